@@ -1,0 +1,260 @@
+//! One message of a session: its JSON in OpenClaw's shape, and an index of it.
+//!
+//! Decision: the message's own JSON is the truth and travels along whole, so a field this model has no place for is
+//! never lost; the typed fields beside it are an index, made once. A change makes a new message from changed JSON.
+//!
+//! Invariant: `blocks[i].raw` is a range of `json`, and `json` is one JSON object.
+
+use std::ops::Range;
+
+use context_engine_interface::{BlockFlags, BlockKind, MessageFlags, Role};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::TranscriptError;
+
+/// One part of a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Block {
+    /// What the block is; decides which fields below mean something.
+    pub kind: BlockKind,
+    /// Facts about it.
+    pub flags: BlockFlags,
+    /// Tool-call id; empty for other kinds.
+    pub id: String,
+    /// Tool name, or MIME type of an image.
+    pub name: String,
+    /// Text, reasoning, or a tool call's arguments as JSON; empty for images.
+    pub text: String,
+    /// Where the block's own JSON stands in [`Message::json`].
+    pub raw: Range<usize>,
+}
+
+/// One message of a session, immutable once made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// Transcript entry id, unique within the session, never empty.
+    pub id: String,
+    /// Who speaks.
+    pub role: Role,
+    /// Facts about it.
+    pub flags: MessageFlags,
+    /// Milliseconds since the Unix epoch; 0 when the source recorded none.
+    pub timestamp_ms: i64,
+    /// Cost in a prompt, in tokens; 0 until [`crate::tokens::TokenCounter`] has counted it.
+    pub tokens: u64,
+    /// For a tool result: the id of the call it answers.
+    pub tool_call_id: String,
+    /// For a tool result: the tool's name.
+    pub tool_name: String,
+    /// The parts, in order.
+    pub blocks: Vec<Block>,
+    /// The message as one JSON object in OpenClaw's shape.
+    pub json: String,
+}
+
+impl Message {
+    /// Indexes a message in OpenClaw's shape. A `content` string becomes one text block, in the JSON too.
+    ///
+    /// # Errors
+    /// [`TranscriptError::Message`] when `message` has no `role`.
+    pub fn from_map(id: impl Into<String>, mut message: Map<String, Value>) -> Result<Message, TranscriptError> {
+        let id = id.into();
+        if !message.get("role").is_some_and(Value::is_string) {
+            return Err(TranscriptError::Message { id, expected: "a `role` string" });
+        }
+        if let Some(Value::String(text)) = message.get("content") {
+            let block = serde_json::json!([{ "type": "text", "text": text }]);
+            message.insert("content".into(), block);
+        }
+        let json = Value::Object(message).to_string();
+        Message::index(id, json)
+    }
+
+    /// The same message with changed JSON; `id` and flags set by the host are kept, the token count is not.
+    ///
+    /// # Errors
+    /// As [`Message::from_map`].
+    pub fn with_map(&self, message: Map<String, Value>) -> Result<Message, TranscriptError> {
+        let mut changed = Message::from_map(self.id.clone(), message)?;
+        changed.flags = changed.flags.with(self.flags);
+        Ok(changed)
+    }
+
+    /// The message's JSON as a map, to change and hand to [`Message::with_map`].
+    pub fn to_map(&self) -> Map<String, Value> {
+        match serde_json::from_str(&self.json) {
+            Ok(Value::Object(map)) => map,
+            _ => Map::new(),
+        }
+    }
+
+    /// The block's own JSON.
+    pub fn raw(&self, block: &Block) -> &str {
+        self.json.get(block.raw.clone()).unwrap_or("")
+    }
+
+    /// The tool calls of the message, in order.
+    pub fn tool_calls(&self) -> impl Iterator<Item = &Block> {
+        self.blocks.iter().filter(|b| b.kind == BlockKind::TOOL_CALL)
+    }
+
+    /// All text blocks, joined by a newline.
+    pub fn text(&self) -> String {
+        let texts: Vec<&str> =
+            self.blocks.iter().filter(|b| b.kind == BlockKind::TEXT).map(|b| b.text.as_str()).collect();
+        texts.join("\n")
+    }
+
+    fn index(id: String, json: String) -> Result<Message, TranscriptError> {
+        let unreadable = TranscriptError::Message { id: id.clone(), expected: "a JSON object with `content` blocks" };
+        let Ok(head) = serde_json::from_str::<Head<'_>>(&json) else { return Err(unreadable) };
+        let mut flags = MessageFlags::default();
+        let mut set = |on: bool, flag| {
+            if on {
+                flags = flags.with(flag);
+            }
+        };
+        set(head.is_error, MessageFlags::TOOL_ERROR);
+        set(head.exclude_from_context, MessageFlags::EXCLUDED);
+        set(head.stop_reason.as_deref() == Some("error"), MessageFlags::ERRORED);
+        set(head.stop_reason.as_deref() == Some("aborted"), MessageFlags::ABORTED);
+        set(head.is_heartbeat, MessageFlags::HEARTBEAT);
+        let blocks = match head.content {
+            Some(content) => index_blocks(content.get(), &json),
+            None => Vec::new(),
+        };
+        Ok(Message {
+            id,
+            role: Role::from_name(&head.role),
+            flags,
+            timestamp_ms: head.timestamp.as_ref().and_then(Value::as_f64).map_or(0, |ms| ms as i64),
+            tokens: 0,
+            tool_call_id: head.tool_call_id.unwrap_or_default(),
+            tool_name: head.tool_name.unwrap_or_default(),
+            blocks,
+            json,
+        })
+    }
+}
+
+/// The members of a message that the index is made from; everything else stays in the JSON.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Head<'a> {
+    role: String,
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(default, deserialize_with = "lenient")]
+    tool_call_id: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    tool_name: Option<String>,
+    #[serde(default, deserialize_with = "truthy")]
+    is_error: bool,
+    #[serde(default, deserialize_with = "truthy")]
+    is_heartbeat: bool,
+    #[serde(default, deserialize_with = "truthy")]
+    exclude_from_context: bool,
+    #[serde(default, deserialize_with = "lenient")]
+    stop_reason: Option<String>,
+    #[serde(default)]
+    timestamp: Option<Value>,
+}
+
+/// A string, or nothing for any other JSON: a wrong type in a recorded field must not cost the message.
+fn lenient<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    Ok(match Value::deserialize(from)? {
+        Value::String(text) => Some(text),
+        _ => None,
+    })
+}
+
+/// `true`, or false for any other JSON.
+fn truthy<'de, D: serde::Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
+    Ok(Value::deserialize(from)? == Value::Bool(true))
+}
+
+fn index_blocks(content: &str, json: &str) -> Vec<Block> {
+    let Ok(raws) = serde_json::from_str::<Vec<&RawValue>>(content) else { return Vec::new() };
+    raws.into_iter().map(|raw| index_block(raw.get(), json)).collect()
+}
+
+fn index_block(raw: &str, json: &str) -> Block {
+    // `raw` borrows from `json`: RawValue hands out the input's own bytes.
+    let start = raw.as_ptr() as usize - json.as_ptr() as usize;
+    let mut block = Block {
+        kind: BlockKind::OTHER,
+        flags: BlockFlags::default(),
+        id: String::new(),
+        name: String::new(),
+        text: String::new(),
+        raw: start..start + raw.len(),
+    };
+    let Ok(Value::Object(mut map)) = serde_json::from_str(raw) else { return block };
+    let mut text = |key: &str| match map.get_mut(key).map(Value::take) {
+        Some(Value::String(text)) => text,
+        _ => String::new(),
+    };
+    match text("type").as_str() {
+        "text" => {
+            block.kind = BlockKind::TEXT;
+            block.text = text("text");
+        }
+        "thinking" => {
+            block.kind = BlockKind::THINKING;
+            block.text = text("thinking");
+            if !text("thinkingSignature").is_empty() {
+                block.flags = BlockFlags::SIGNED;
+            }
+        }
+        "toolCall" => {
+            block.kind = BlockKind::TOOL_CALL;
+            block.id = text("id");
+            block.name = text("name");
+            block.text = map.get("arguments").map_or_else(|| "{}".to_owned(), Value::to_string);
+        }
+        "image" => {
+            block.kind = BlockKind::IMAGE;
+            block.name = text("mimeType");
+        }
+        _ => {}
+    }
+    block
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(json: &str) -> Message {
+        let Ok(Value::Object(map)) = serde_json::from_str(json) else { panic!("not an object: {json}") };
+        Message::from_map("e1", map).expect("a message")
+    }
+
+    #[test]
+    fn blocks_point_at_their_own_json() {
+        let m = message(
+            r#"{"role":"assistant","content":[{"type":"text","text":"a\"b","x":1},
+                {"type":"toolCall","id":"c1","name":"read","arguments":{"path":"p"}}],"odd":{"kept":true}}"#,
+        );
+        assert_eq!(m.raw(&m.blocks[0]), r#"{"type":"text","text":"a\"b","x":1}"#);
+        assert_eq!(m.blocks[0].text, "a\"b");
+        assert_eq!((m.blocks[1].id.as_str(), m.blocks[1].text.as_str()), ("c1", r#"{"path":"p"}"#));
+        assert!(m.json.contains(r#""odd":{"kept":true}"#));
+    }
+
+    #[test]
+    fn a_content_string_becomes_a_block() {
+        let m = message(r#"{"role":"user","content":"hi"}"#);
+        assert_eq!(m.json, r#"{"role":"user","content":[{"type":"text","text":"hi"}]}"#);
+        assert_eq!(m.text(), "hi");
+    }
+
+    #[test]
+    fn a_wrong_type_in_a_field_does_not_cost_the_message() {
+        let m = message(r#"{"role":"toolResult","toolCallId":7,"isError":"yes","timestamp":"now","content":null}"#);
+        assert_eq!(m.role, Role::TOOL_RESULT);
+        assert_eq!((m.tool_call_id.as_str(), m.timestamp_ms), ("", 0));
+    }
+}
