@@ -6,6 +6,7 @@
 
 mod error;
 pub mod message;
+mod views;
 
 pub use error::TranscriptError;
 pub use message::{Block, Message};

@@ -1,0 +1,217 @@
+//! The crate's one error type: every refusal of a plugin, with the step that refused it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// The steps from a file to an answered call, in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Step {
+    /// Looking through the plugins directories.
+    Find,
+    /// Copying the file into the private directory.
+    Stage,
+    /// Reading the file without running it.
+    Inspect,
+    /// Opening the library and creating the engine.
+    Open,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Step::Find => "find",
+            Step::Stage => "stage",
+            Step::Inspect => "inspect",
+            Step::Open => "open",
+        })
+    }
+}
+
+/// Why a plugin is not used. One line, for the person who has to act on it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {step}: {problem}", path.display())]
+pub struct LoaderError {
+    /// The file or folder, as it was found.
+    pub path: PathBuf,
+    /// The step that refused it.
+    pub step: Step,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+impl LoaderError {
+    pub(crate) fn new(path: &Path, step: Step, problem: Problem) -> LoaderError {
+        LoaderError { path: path.to_owned(), step, problem }
+    }
+}
+
+/// What can be wrong with a plugin.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// Nothing in the plugins directories has this id.
+    #[error("no plugin has the id \"{id}\"; {}", suggestion(closest, known))]
+    NotFound {
+        /// The id asked for.
+        id: String,
+        /// The known id it is nearest to.
+        closest: Option<String>,
+        /// Every id there is.
+        known: Vec<String>,
+    },
+    /// The operating system refused.
+    #[error("{doing}: {reason}; check that the file exists and can be read")]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// What the system says.
+        reason: String,
+    },
+    /// A link that leads nowhere or in a circle.
+    #[error("the symbolic link cannot be followed ({reason}); remove it or point it at the library")]
+    BrokenLink {
+        /// What the system says.
+        reason: String,
+    },
+    /// A directory, pipe, socket or device where a library should be.
+    #[error("expected a library file, found a {found}; move it out of the plugins directory")]
+    NotAFile {
+        /// What is there.
+        found: &'static str,
+    },
+    /// The manifest of a plugin folder cannot be used.
+    #[error("plugin.json: {reason}")]
+    Manifest {
+        /// What is wrong, and what is expected.
+        reason: String,
+    },
+    /// The file changed while it was being copied.
+    #[error("the file is still being written ({before} bytes, then {after}); try again when the copy is done")]
+    Unstable {
+        /// Its length at first.
+        before: u64,
+        /// Its length later.
+        after: u64,
+    },
+    /// No bytes.
+    #[error("the file is empty; copy the library again")]
+    Empty,
+    /// Shorter than its own headers say.
+    #[error("the file is cut off: it needs {expected} bytes and has {found}; copy the library again")]
+    Truncated {
+        /// Bytes the headers point at.
+        expected: u64,
+        /// Bytes there.
+        found: u64,
+    },
+    /// Something that is no shared library.
+    #[error("expected a shared library, found {found}; build the engine as a `cdylib`")]
+    NotALibrary {
+        /// What it looks like.
+        found: String,
+    },
+    /// A library for another kind of machine.
+    #[error("built for {found}, this host is {expected}; build the engine for this machine")]
+    WrongMachine {
+        /// This host.
+        expected: String,
+        /// The library's.
+        found: String,
+    },
+    /// Headers that contradict themselves.
+    #[error("the library's headers cannot be read ({reason}); build or copy it again")]
+    Malformed {
+        /// What the parser says.
+        reason: String,
+    },
+    /// A library that is no engine.
+    #[error("the library has no context-engine record; export the engine with `export_engine!`")]
+    NoRecord,
+    /// A record that cannot be read.
+    #[error("{reason}; build the engine with a released interface crate")]
+    Record {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// An engine of another schema version.
+    #[error("schema version {found}, this host speaks {expected}; {}", newer(*found, *expected))]
+    Schema {
+        /// The version this host speaks.
+        expected: u32,
+        /// The engine's.
+        found: u32,
+    },
+    /// Built with `panic = "abort"`.
+    #[error("built with panic = \"{found}\", expected \"unwind\": a panic would end the host; change the profile")]
+    PanicStrategy {
+        /// The strategy in the record.
+        found: String,
+    },
+    /// An id that no engine may have.
+    #[error("the engine id {id:?} is not allowed: {rule}")]
+    Id {
+        /// The id, as written.
+        id: String,
+        /// The rule it breaks.
+        rule: &'static str,
+    },
+    /// Two plugins of the same directory with one id.
+    #[error("the id \"{id}\" is also that of {}; remove one of the two", other.display())]
+    DuplicateId {
+        /// The id.
+        id: String,
+        /// The other plugin.
+        other: PathBuf,
+    },
+    /// A plugin of an earlier directory has the id.
+    #[error("the id \"{id}\" is taken by {}, whose directory comes first", winner.display())]
+    Shadowed {
+        /// The id.
+        id: String,
+        /// The plugin that is used.
+        winner: PathBuf,
+    },
+    /// Names that should be one are not.
+    #[error("the {left_name} says \"{left}\", the {right_name} says \"{right}\"; make them the same")]
+    Identity {
+        /// Where the first stands.
+        left_name: &'static str,
+        /// The first.
+        left: String,
+        /// Where the second stands.
+        right_name: &'static str,
+        /// The second.
+        right: String,
+    },
+    /// The system's loader refused the library.
+    #[error("the system cannot load it: {reason}")]
+    Dlopen {
+        /// What the system says.
+        reason: String,
+    },
+    /// The library and this host disagree about what crosses between them.
+    #[error("built against another interface: {reason}; build the engine with interface {expected}")]
+    Layout {
+        /// The interface version of this host.
+        expected: String,
+        /// The first difference.
+        reason: String,
+    },
+    /// The engine's constructor failed.
+    #[error("the engine could not be created: {reason}")]
+    Create {
+        /// What the engine says.
+        reason: String,
+    },
+}
+
+fn suggestion(closest: &Option<String>, known: &[String]) -> String {
+    match closest {
+        Some(closest) => format!("did you mean \"{closest}\"? Known: {}", known.join(", ")),
+        None => format!("known: {}", known.join(", ")),
+    }
+}
+
+fn newer(found: u32, expected: u32) -> &'static str {
+    if found > expected { "upgrade the host" } else { "build the engine with a newer interface" }
+}

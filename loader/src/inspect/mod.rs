@@ -1,0 +1,90 @@
+//! Step 3, inspect: a verdict from the bytes, without running any of them.
+//!
+//! `dlopen` runs a library's constructors, so whatever can be known before must be read from the file: what kind of file
+//! it is, for which machine, whether it is whole, and the record. Reads through a cache, never by mapping a file that
+//! somebody else may truncate.
+
+mod elf;
+mod kind;
+
+use std::fs::File;
+use std::path::Path;
+
+use context_engine_interface::SCHEMA_VERSION;
+use context_engine_interface::record::{self, HEADER_LEN, MAX_JSON_LEN, Record, SECTION};
+use object::{Object, ObjectSection, ReadCache, ReadRef};
+use serde::Serialize;
+
+use crate::error::{LoaderError, Problem, Step};
+
+/// What is known of a plugin before it runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Inspection {
+    /// The engine's record.
+    pub record: Record,
+    /// Length of the library in bytes.
+    pub bytes: u64,
+    /// Libraries it needs, as it names them.
+    pub needs: Vec<String>,
+}
+
+/// Reads the library at `path`.
+///
+/// # Errors
+/// The first reason why this host would not open it.
+pub fn inspect(path: &Path) -> Result<Inspection, LoaderError> {
+    let refuse = |problem| LoaderError::new(path, Step::Inspect, problem);
+    let io = |error: std::io::Error| refuse(Problem::Io { doing: "reading the library", reason: error.to_string() });
+    let file = File::open(path).map_err(io)?;
+    let bytes = file.metadata().map_err(io)?.len();
+    let cache = ReadCache::new(file);
+    let needs = kind::check(&cache, bytes).map_err(refuse)?;
+    let record = read_record(&cache).map_err(refuse)?;
+    check_record(&record).map_err(refuse)?;
+    Ok(Inspection { record, bytes, needs })
+}
+
+fn read_record<'data, R: ReadRef<'data>>(data: R) -> Result<Record, Problem> {
+    let malformed = |error: object::Error| Problem::Malformed { reason: error.to_string() };
+    let file = object::File::parse(data).map_err(malformed)?;
+    let section = file.section_by_name(SECTION).ok_or(Problem::NoRecord)?;
+    let (offset, size) = section.file_range().ok_or(Problem::NoRecord)?;
+    // A section may claim gigabytes; no more is read than a record can be long.
+    let size = size.min((HEADER_LEN + MAX_JSON_LEN) as u64);
+    let bytes = data
+        .read_bytes_at(offset, size)
+        .map_err(|()| Problem::Malformed { reason: format!("section {SECTION} lies outside the file") })?;
+    record::parse(bytes).map_err(|error| Problem::Record { reason: error.to_string() })
+}
+
+fn check_record(record: &Record) -> Result<(), Problem> {
+    if record.schema_version != SCHEMA_VERSION {
+        return Err(Problem::Schema { expected: SCHEMA_VERSION, found: record.schema_version });
+    }
+    if record.panic != "unwind" {
+        return Err(Problem::PanicStrategy { found: record.panic.clone() });
+    }
+    check_id(&record.engine.id)
+}
+
+/// Checks that `id` may name an engine.
+///
+/// # Errors
+/// [`Problem::Id`] with the rule it breaks.
+pub fn check_id(id: &str) -> Result<(), Problem> {
+    let broken = |rule| Err(Problem::Id { id: id.chars().take(64).collect(), rule });
+    if id.is_empty() || id.len() > 64 {
+        return broken("1 to 64 characters");
+    }
+    if !id.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.".contains(&byte)) {
+        return broken("lower-case letters, digits, `-`, `_` and `.` only");
+    }
+    if !id.starts_with(|first: char| first.is_ascii_alphanumeric()) {
+        return broken("it starts with a letter or a digit");
+    }
+    if id == "legacy" || id == "none" {
+        return broken("the name is reserved for the built-in engine");
+    }
+    Ok(())
+}

@@ -1,0 +1,75 @@
+//! `plugin.json` of a plugin folder: which library of the folder is for which platform.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::error::{LoaderError, Problem, Step};
+use crate::platform::TARGET;
+
+/// File name of the manifest.
+pub(crate) const MANIFEST: &str = "plugin.json";
+
+/// What a plugin folder says about itself.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Manifest {
+    /// Id of the engine; the same as in the library's record.
+    pub id: String,
+    /// Version of the plugin.
+    pub version: semver::Version,
+    /// Target triple to path of the library, relative to the folder.
+    pub libraries: BTreeMap<String, String>,
+    /// JSON schema of `plugins.entries.<id>.config`.
+    #[serde(default)]
+    pub config_schema: Option<serde_json::Value>,
+}
+
+impl Manifest {
+    /// Reads the manifest of `folder`.
+    ///
+    /// # Errors
+    /// [`Problem::Io`], or [`Problem::Manifest`] with the line that is wrong.
+    pub fn read(folder: &Path) -> Result<Manifest, LoaderError> {
+        let path = folder.join(MANIFEST);
+        let text = fs::read_to_string(&path).map_err(|error| {
+            let problem = Problem::Io { doing: "reading plugin.json", reason: error.to_string() };
+            LoaderError::new(&path, Step::Find, problem)
+        })?;
+        serde_json::from_str(&text).map_err(|error| refuse(&path, error.to_string()))
+    }
+
+    /// The library for this host.
+    ///
+    /// # Errors
+    /// [`Problem::Manifest`] when there is none, or its path leaves the folder.
+    pub fn library(&self, folder: &Path) -> Result<PathBuf, LoaderError> {
+        let manifest = folder.join(MANIFEST);
+        let Some(relative) = self.libraries.get(TARGET) else {
+            let known: Vec<&str> = self.libraries.keys().map(String::as_str).collect();
+            let reason = format!("`libraries` has none for {TARGET}; it has {}", known.join(", "));
+            return Err(refuse(&manifest, reason));
+        };
+        let stays =
+            Path::new(relative).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+        if !stays {
+            let reason = format!("the library path {relative:?} leaves the folder; use a path inside it");
+            return Err(refuse(&manifest, reason));
+        }
+        let library = folder.join(relative);
+        // A link inside the folder may lead out of it; what does not exist is reported by the caller.
+        if let (Ok(inside), Ok(root)) = (fs::canonicalize(&library), fs::canonicalize(folder))
+            && !inside.starts_with(&root)
+        {
+            let reason = format!("the library {relative:?} is a link out of the folder; copy the file into it");
+            return Err(refuse(&manifest, reason));
+        }
+        Ok(library)
+    }
+}
+
+fn refuse(path: &Path, reason: String) -> LoaderError {
+    LoaderError::new(path, Step::Find, Problem::Manifest { reason })
+}

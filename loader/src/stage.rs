@@ -1,0 +1,108 @@
+//! Step 2, stage: a private copy under the content's digest, which is the only file ever opened.
+//!
+//! Decision: the dropped file is never handed to `dlopen`. Overwriting a mapped library kills the process, a half-copied
+//! one can too, and the same path opened again returns the old code. A copy named by its content has none of this: it
+//! is complete, nobody else writes it, and a new build has a new name.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::error::{LoaderError, Problem, Step};
+use crate::platform::{LIBRARY_EXTENSION, create_private_dir};
+
+/// SHA-256 of a plugin's library: names the build, whatever the file is called.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Digest([u8; 32]);
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A library that is ready to be inspected and opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Staged {
+    /// The private copy.
+    pub path: PathBuf,
+    /// What is in it.
+    pub digest: Digest,
+}
+
+/// Copies `library` into `stages`, or finds the copy that is there.
+///
+/// # Errors
+/// [`Problem::Io`]; [`Problem::Unstable`] when the file's length changes meanwhile.
+pub fn stage(library: &Path, stages: &Path) -> Result<Staged, LoaderError> {
+    let io = |doing| {
+        move |error: io::Error| LoaderError::new(library, Step::Stage, Problem::Io { doing, reason: error.to_string() })
+    };
+    create_private_dir(stages).map_err(io("making the private directory"))?;
+    let mut source = File::open(library).map_err(io("opening the library"))?;
+    let before = source.metadata().map_err(io("looking at the library"))?.len();
+    let mut copy =
+        tempfile::Builder::new().prefix(".staging-").tempfile_in(stages).map_err(io("making the private copy"))?;
+    let (digest, copied) = copy_and_digest(&mut source, &mut copy).map_err(io("copying the library"))?;
+    let after = fs::metadata(library).map_err(io("looking at the library"))?.len();
+    if before != copied || before != after {
+        return Err(LoaderError::new(library, Step::Stage, Problem::Unstable { before, after: after.max(copied) }));
+    }
+    let path = stages.join(format!("{digest}.{LIBRARY_EXTENSION}"));
+    if !holds(&path, digest) {
+        copy.persist(&path).map_err(|error| io("keeping the private copy")(error.error))?;
+    }
+    Ok(Staged { path, digest })
+}
+
+/// Removes copies that nothing in `keep` needs and that were made more than `older_than` ago. Returns how many.
+///
+/// A copy that a running host has mapped may be removed: the mapping keeps its pages.
+pub fn collect(stages: &Path, keep: &[Digest], older_than: Duration) -> usize {
+    let Ok(entries) = fs::read_dir(stages) else { return 0 };
+    let kept: Vec<String> = keep.iter().map(|digest| format!("{digest}.{LIBRARY_EXTENSION}")).collect();
+    let stale = |path: &Path| {
+        let age = fs::metadata(path).and_then(|meta| meta.modified()).ok();
+        age.and_then(|made| SystemTime::now().duration_since(made).ok()).is_some_and(|age| age >= older_than)
+    };
+    entries
+        .flatten()
+        .filter(|entry| !kept.iter().any(|name| entry.file_name() == name.as_str()))
+        .filter(|entry| stale(&entry.path()) && fs::remove_file(entry.path()).is_ok())
+        .count()
+}
+
+fn holds(path: &Path, digest: Digest) -> bool {
+    File::open(path)
+        .and_then(|mut file| copy_and_digest(&mut file, &mut io::sink()))
+        .is_ok_and(|(found, _)| found == digest)
+}
+
+fn copy_and_digest(from: &mut impl Read, to: &mut impl Write) -> io::Result<(Digest, u64)> {
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 1 << 17];
+    let mut copied = 0;
+    loop {
+        let read = match from.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        hash.update(&buffer[..read]);
+        to.write_all(&buffer[..read])?;
+        copied += read as u64;
+    }
+    to.flush()?;
+    Ok((Digest(hash.finalize().into()), copied))
+}

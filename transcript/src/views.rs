@@ -1,0 +1,33 @@
+//! How a message becomes the view that crosses to an engine.
+
+use context_engine_interface::std_types::RSlice;
+use context_engine_interface::{BlockView, MessageView, ViewSource};
+
+use crate::Message;
+
+impl ViewSource for Message {
+    fn view<'a>(&'a self, blocks: &mut Vec<BlockView<'a>>) -> MessageView<'a> {
+        for block in &self.blocks {
+            blocks.push(BlockView {
+                kind: block.kind,
+                flags: block.flags,
+                id: block.id.as_str().into(),
+                name: block.name.as_str().into(),
+                text: block.text.as_str().into(),
+                raw: self.raw(block).into(),
+            });
+        }
+        MessageView {
+            id: self.id.as_str().into(),
+            role: self.role,
+            flags: self.flags,
+            timestamp_ms: self.timestamp_ms,
+            tokens: self.tokens,
+            tool_call_id: self.tool_call_id.as_str().into(),
+            tool_name: self.tool_name.as_str().into(),
+            blocks: RSlice::EMPTY,
+            json: self.json.as_str().into(),
+            reserved: [0; 2],
+        }
+    }
+}
