@@ -1,6 +1,8 @@
 //! The crate's one error type.
 
-/// Why a transcript could not be used.
+use std::path::PathBuf;
+
+/// Why a transcript could not be used. Each message is one line and says what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TranscriptError {
@@ -11,5 +13,54 @@ pub enum TranscriptError {
         id: String,
         /// What its JSON should have been.
         expected: &'static str,
+    },
+    /// The file cannot be read.
+    #[error("{}: cannot read the transcript: {source}; check the path and its permissions", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// The path is a folder, a pipe or a device.
+    #[error("{}: expected a regular file, found {found}; name one transcript file", path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+        /// What it is.
+        found: &'static str,
+    },
+    /// Nothing but blanks, or nothing at all.
+    #[error("{name}: expected a transcript, found an empty file; nothing was recorded, or it was cut to nothing")]
+    Empty {
+        /// The file.
+        name: String,
+    },
+    /// The content is of no format this version reads.
+    #[error("{name}: detecting the format: expected {expected}; found {found}; convert it to one of these")]
+    UnknownFormat {
+        /// The file.
+        name: String,
+        /// The formats that were looked for.
+        expected: &'static str,
+        /// What stands at its beginning, escaped and shortened.
+        found: String,
+    },
+    /// The file is a single JSON document with an error in it.
+    #[error(
+        "{name}: reading the JSON document: expected {expected}, found {found} at line {line}, column {column}; \
+         the file is damaged or cut off: restore it or repair it there"
+    )]
+    Json {
+        /// The file.
+        name: String,
+        /// What the document should hold.
+        expected: &'static str,
+        /// The parser's words.
+        found: String,
+        /// One-based line.
+        line: usize,
+        /// One-based column, in bytes.
+        column: usize,
     },
 }

@@ -4,9 +4,20 @@
 //! it knows one model. What the model has no place for is kept in the message's own JSON, and counted.
 #![forbid(unsafe_code)]
 
+mod counts;
+mod entry;
 mod error;
+pub mod import;
 pub mod message;
+mod session;
+mod time;
+pub mod tokens;
 mod views;
 
+pub use counts::{Counts, Tally};
+pub use entry::{Entry, EntryPayload, Timestamp};
 pub use error::TranscriptError;
+pub use import::{Format, ImportWarning, Imported, load, load_bytes};
 pub use message::{Block, Message};
+pub use session::{History, HistoryOptions, RecordedSession};
+pub use tokens::{Encoding, TokenCounter};

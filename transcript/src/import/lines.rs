@@ -1,0 +1,233 @@
+//! Records out of lines of JSON, damaged ones included.
+//!
+//! Decision: a damaged line costs what is damaged and no more. Power loss leaves runs of NUL, two writers leave a record
+//! cut off and the next one behind it on the same line, a cut inside an emoji leaves half a surrogate pair; the records
+//! before, behind and between are whole and are used. What is lost is counted by line, so that it can be said.
+//!
+//! Time is linear: every attempt to find a record starts behind the last one.
+
+use std::borrow::Cow;
+use std::ops::ControlFlow;
+
+use serde_json::Value;
+
+/// One whole record.
+pub(super) struct Record {
+    /// Records before it in the file, lost ones included.
+    pub(super) position: u64,
+    /// Its JSON.
+    pub(super) json: Value,
+}
+
+/// What counts as a record of the format being read.
+pub(super) struct Accept {
+    /// A whole line.
+    pub(super) line: fn(&Value) -> bool,
+    /// JSON found inside a damaged line. Stricter: the parts of a damaged record are JSON too.
+    pub(super) part: fn(&Value) -> bool,
+}
+
+/// What was wrong with the lines; line numbers start at 1 and ascend.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Damage {
+    pub(super) lines: Vec<u64>,
+    /// Whole records found on damaged lines.
+    pub(super) recovered: u64,
+    /// Fragments no record could be made of.
+    pub(super) lost: u64,
+    /// Lines with bytes that are no UTF-8, read with U+FFFD in place.
+    pub(super) not_utf8: Vec<u64>,
+    /// Lines with half a surrogate pair, read with U+FFFD in place.
+    pub(super) half_surrogates: Vec<u64>,
+}
+
+/// Reads every record, until `each` breaks off.
+pub(super) fn read(bytes: &[u8], accept: &Accept, mut each: impl FnMut(Record) -> ControlFlow<()>) -> Damage {
+    let mut damage = Damage::default();
+    let mut position = 0;
+    for (line, bytes) in (1..).zip(bytes.split(|&b| b == b'\n')) {
+        let bytes = bytes.trim_ascii();
+        if bytes.is_empty() {
+            continue;
+        }
+        let whole = std::str::from_utf8(bytes).ok().and_then(|text| serde_json::from_str(text).ok());
+        if let Some(json) = whole.filter(accept.line) {
+            if each(Record { position, json }).is_break() {
+                break;
+            }
+            position += 1;
+            continue;
+        }
+        let mut found = Found::default();
+        let damaged = mend(bytes, accept, &mut found);
+        if found.not_utf8 {
+            damage.not_utf8.push(line);
+        }
+        if found.half_surrogates {
+            damage.half_surrogates.push(line);
+        }
+        if damaged {
+            damage.lines.push(line);
+            damage.recovered += found.records.len() as u64;
+        }
+        for (lost_before, json) in found.records {
+            position += lost_before;
+            found.lost -= lost_before;
+            damage.lost += lost_before;
+            if each(Record { position, json }).is_break() {
+                return damage;
+            }
+            position += 1;
+        }
+        position += found.lost;
+        damage.lost += found.lost;
+    }
+    damage
+}
+
+/// What a line that is not one plain record holds.
+#[derive(Default)]
+struct Found {
+    /// Fragments lost directly before the record, and the record.
+    records: Vec<(u64, Value)>,
+    lost: u64,
+    not_utf8: bool,
+    half_surrogates: bool,
+}
+
+/// Finds the records of a line that did not parse; `false` when it is one record after all.
+fn mend(bytes: &[u8], accept: &Accept, found: &mut Found) -> bool {
+    let mut damaged = false;
+    for part in bytes.split(|&b| b == 0) {
+        damaged |= part.len() < bytes.len();
+        if part.trim_ascii().is_empty() {
+            continue;
+        }
+        let text = String::from_utf8_lossy(part);
+        found.not_utf8 |= matches!(text, Cow::Owned(_));
+        let text = match without_half_surrogates(&text) {
+            Some(mended) => {
+                found.half_surrogates = true;
+                Cow::Owned(mended)
+            }
+            None => text,
+        };
+        match serde_json::from_str(text.trim()) {
+            Ok(json) if (accept.line)(&json) => found.push(json, 0),
+            _ => {
+                damaged = true;
+                search(&text, accept, found);
+            }
+        }
+    }
+    damaged
+}
+
+impl Found {
+    fn push(&mut self, json: Value, lost_before: u64) {
+        self.lost += lost_before;
+        self.records.push((lost_before, json));
+    }
+}
+
+/// Every whole record in a text that is no single record.
+fn search(text: &str, accept: &Accept, found: &mut Found) {
+    let (mut at, mut unused) = (0, 0);
+    let is_lost = |from: usize, to: usize| u64::from(text.get(from..to).is_some_and(|t| !t.trim().is_empty()));
+    while let Some(start) = text.get(at..).and_then(|t| t.find('{')).map(|i| at + i) {
+        let mut stream = serde_json::Deserializer::from_str(text.get(start..).unwrap_or("")).into_iter::<Value>();
+        match stream.next() {
+            Some(Ok(json)) if (accept.part)(&json) => {
+                found.push(json, is_lost(unused, start));
+                at = start + stream.byte_offset();
+                unused = at;
+            }
+            _ => at = start + 1,
+        }
+    }
+    found.lost += is_lost(unused, text.len());
+}
+
+/// The text with `\ufffd` for every escape that is half a surrogate pair; `None` when it has none.
+///
+/// serde_json refuses such a text, and JavaScript writes it whenever a string is cut inside an emoji.
+pub(super) fn without_half_surrogates(text: &str) -> Option<String> {
+    let mut mended = String::new();
+    let mut copied = 0;
+    let mut at = 0;
+    while let Some(i) = text.get(at..).and_then(|t| t.find('\\')) {
+        let escape = at + i;
+        at = escape + 2;
+        let Some(unit) = code_unit(text, escape) else { continue };
+        at = escape + 6;
+        if !(0xd800..0xe000).contains(&unit) {
+            continue;
+        }
+        let pair = unit < 0xdc00 && code_unit(text, at).is_some_and(|low| (0xdc00..0xe000).contains(&low));
+        if pair {
+            at += 6;
+            continue;
+        }
+        mended.push_str(text.get(copied..escape)?);
+        mended.push_str("\\ufffd");
+        copied = at;
+    }
+    if copied == 0 {
+        return None;
+    }
+    mended.push_str(text.get(copied..)?);
+    Some(mended)
+}
+
+/// The value of a `\uXXXX` escape at `at`.
+fn code_unit(text: &str, at: usize) -> Option<u32> {
+    let hex = text.get(at..at + 6)?.strip_prefix("\\u")?;
+    hex.bytes().all(|b| b.is_ascii_hexdigit()).then(|| u32::from_str_radix(hex, 16).ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn has_id(json: &Value) -> bool {
+        json.get("id").is_some()
+    }
+
+    /// `position:id` of each record, then the damage.
+    fn read_ids(text: &[u8]) -> (String, Damage) {
+        let mut ids = Vec::new();
+        let damage = read(text, &Accept { line: has_id, part: has_id }, |r| {
+            ids.push(format!("{}:{}", r.position, r.json["id"].as_str().unwrap_or("?")));
+            ControlFlow::Continue(())
+        });
+        (ids.join(" "), damage)
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_becomes_a_replacement_character() {
+        let mended = |text| without_half_surrogates(text);
+        assert_eq!(mended(r#"a \ud83d b"#).as_deref(), Some(r#"a \ufffd b"#));
+        assert_eq!(mended(r#"\ud83d\ud83d\udd25 \udd25"#).as_deref(), Some(r#"\ufffd\ud83d\udd25 \ufffd"#));
+        assert_eq!(mended(r#"\ud83d\udd25 \\ud83d \u00e9 \u12"#), None);
+    }
+
+    #[test]
+    fn crlf_blank_lines_and_a_last_line_without_newline_are_fine() {
+        let (ids, damage) = read_ids(b"{\"id\":\"a\"}\r\n\r\n   \n{\"id\":\"b\"}");
+        assert_eq!((ids.as_str(), damage), ("0:a 1:b", Damage::default()));
+    }
+
+    #[test]
+    fn a_line_that_is_no_record_is_lost_and_holds_its_position() {
+        let (ids, damage) = read_ids(b"{\"id\":\"a\"}\n{\"id\":\"x\n{\"id\":\"b\"}\nnull");
+        assert_eq!(ids, "0:a 2:b");
+        assert_eq!((damage.lines, damage.recovered, damage.lost), (vec![2, 4], 0, 2));
+    }
+
+    #[test]
+    fn bytes_that_are_no_utf8_cost_only_themselves() {
+        let (ids, damage) = read_ids(b"{\"id\":\"a\xff\"}\n{\"id\":\"b\"}");
+        assert_eq!(ids, "0:a\u{fffd} 1:b");
+        assert_eq!((damage.lines.len(), damage.not_utf8), (0, vec![1]));
+    }
+}
