@@ -1,0 +1,12 @@
+//! The built-in engine: what every session falls back on.
+//!
+//! Decision: it works from the transcript alone, without a model, a store or a clock, so that it can answer when
+//! everything else has failed. The same messages and the same budget always give the same prompt.
+//!
+//! Invariant: nothing here panics on what a session holds, and nothing here writes.
+#![forbid(unsafe_code)]
+
+pub mod pipeline;
+
+#[cfg(test)]
+mod notation;
