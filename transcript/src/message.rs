@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::TranscriptError;
+use crate::time::parse_iso_ms;
 
 /// One part of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +56,8 @@ pub struct Message {
 }
 
 impl Message {
-    /// Indexes a message in OpenClaw's shape. A `content` string becomes one text block, in the JSON too.
+    /// Indexes a message in OpenClaw's shape. A `content` string becomes one text block, and a single object a list of
+    /// one block, in the JSON too.
     ///
     /// # Errors
     /// [`TranscriptError::Message`] when `message` has no `role`.
@@ -64,9 +66,12 @@ impl Message {
         if !message.get("role").is_some_and(Value::is_string) {
             return Err(TranscriptError::Message { id, expected: "a `role` string" });
         }
-        if let Some(Value::String(text)) = message.get("content") {
-            let block = serde_json::json!([{ "type": "text", "text": text }]);
-            message.insert("content".into(), block);
+        if let Some(content) = message.get_mut("content") {
+            *content = match content.take() {
+                Value::String(text) => serde_json::json!([{ "type": "text", "text": text }]),
+                list @ (Value::Array(_) | Value::Null) => list,
+                block => Value::Array(vec![block]),
+            };
         }
         let json = Value::Object(message).to_string();
         Message::index(id, json)
@@ -129,7 +134,11 @@ impl Message {
             id,
             role: Role::from_name(&head.role),
             flags,
-            timestamp_ms: head.timestamp.as_ref().and_then(Value::as_f64).map_or(0, |ms| ms as i64),
+            timestamp_ms: match &head.timestamp {
+                Some(Value::String(iso)) => parse_iso_ms(iso).unwrap_or(0),
+                Some(Value::Number(ms)) => ms.as_f64().map_or(0, |ms| ms as i64),
+                _ => 0,
+            },
             tokens: 0,
             tool_call_id: head.tool_call_id.unwrap_or_default(),
             tool_name: head.tool_name.unwrap_or_default(),
