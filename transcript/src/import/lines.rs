@@ -11,6 +11,10 @@ use std::ops::ControlFlow;
 
 use serde_json::Value;
 
+/// How often, on average, each byte of a damaged line may be read in search of a record. Real damage takes two or three
+/// readings; nested objects without an end, made on purpose, would take hundreds.
+const EFFORT: usize = 16;
+
 /// One whole record.
 pub(super) struct Record {
     /// Records before it in the file, lost ones included.
@@ -132,7 +136,7 @@ impl Found {
 
 /// Every whole record in a text that is no single record.
 fn search(text: &str, accept: &Accept, found: &mut Found) {
-    let (mut at, mut unused) = (0, 0);
+    let (mut at, mut unused, mut effort) = (0, 0, text.len().saturating_mul(EFFORT));
     let is_lost = |from: usize, to: usize| u64::from(text.get(from..to).is_some_and(|t| !t.trim().is_empty()));
     while let Some(start) = text.get(at..).and_then(|t| t.find('{')).map(|i| at + i) {
         let mut stream = serde_json::Deserializer::from_str(text.get(start..).unwrap_or("")).into_iter::<Value>();
@@ -142,7 +146,14 @@ fn search(text: &str, accept: &Accept, found: &mut Found) {
                 at = start + stream.byte_offset();
                 unused = at;
             }
-            _ => at = start + 1,
+            Some(Err(error)) if error.column() > effort => break,
+            outcome => {
+                effort -= match outcome {
+                    Some(Err(error)) => error.column(),
+                    _ => stream.byte_offset().min(effort),
+                };
+                at = start + 1;
+            }
         }
     }
     found.lost += is_lost(unused, text.len());
