@@ -241,4 +241,11 @@ mod tests {
         assert_eq!(ids, "0:a\u{fffd} 1:b");
         assert_eq!((damage.lines.len(), damage.not_utf8), (0, vec![1]));
     }
+
+    #[test]
+    fn a_line_of_objects_without_an_end_does_not_take_for_ever() {
+        let text = [r#"{"a":"#.repeat(200_000), "{".repeat(200_000), r#"{"a":[{},"#.repeat(100_000)].join("\n");
+        let (ids, damage) = read_ids(text.as_bytes());
+        assert_eq!((ids.as_str(), damage.lost), ("", 3));
+    }
 }
