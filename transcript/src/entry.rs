@@ -63,7 +63,7 @@ pub enum EntryPayload {
     Compaction {
         /// The summary's text.
         summary: String,
-        /// First entry that stays beside the summary; `None` when the source named none or one that does not exist.
+        /// First entry that stays beside the summary; `None` when the source named none. May name a lost entry.
         first_kept_entry_id: Option<String>,
         /// Size of the context before it, in tokens of whoever wrote it.
         tokens_before: Option<u64>,

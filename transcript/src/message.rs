@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::TranscriptError;
+use crate::time::parse_iso_ms;
 
 /// One part of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +56,8 @@ pub struct Message {
 }
 
 impl Message {
-    /// Indexes a message in OpenClaw's shape. A `content` string becomes one text block, in the JSON too.
+    /// Indexes a message in OpenClaw's shape. A `content` string becomes one text block, and a single object a list of
+    /// one block, in the JSON too.
     ///
     /// # Errors
     /// [`TranscriptError::Message`] when `message` has no `role`.
@@ -64,9 +66,12 @@ impl Message {
         if !message.get("role").is_some_and(Value::is_string) {
             return Err(TranscriptError::Message { id, expected: "a `role` string" });
         }
-        if let Some(Value::String(text)) = message.get("content") {
-            let block = serde_json::json!([{ "type": "text", "text": text }]);
-            message.insert("content".into(), block);
+        if let Some(content) = message.get_mut("content") {
+            *content = match content.take() {
+                Value::String(text) => serde_json::json!([{ "type": "text", "text": text }]),
+                list @ (Value::Array(_) | Value::Null) => list,
+                block => Value::Array(vec![block]),
+            };
         }
         let json = Value::Object(message).to_string();
         Message::index(id, json)
@@ -129,7 +134,11 @@ impl Message {
             id,
             role: Role::from_name(&head.role),
             flags,
-            timestamp_ms: head.timestamp.as_ref().and_then(Value::as_f64).map_or(0, |ms| ms as i64),
+            timestamp_ms: match &head.timestamp {
+                Some(Value::String(iso)) => parse_iso_ms(iso).unwrap_or(0),
+                Some(Value::Number(ms)) => ms.as_f64().map_or(0, |ms| ms as i64),
+                _ => 0,
+            },
             tokens: 0,
             tool_call_id: head.tool_call_id.unwrap_or_default(),
             tool_name: head.tool_name.unwrap_or_default(),
@@ -191,36 +200,61 @@ fn index_block(raw: &str, json: &str) -> Block {
         text: String::new(),
         raw: start..start + raw.len(),
     };
-    let Ok(Value::Object(mut map)) = serde_json::from_str(raw) else { return block };
-    let mut text = |key: &str| match map.get_mut(key).map(Value::take) {
-        Some(Value::String(text)) => text,
-        _ => String::new(),
-    };
-    match text("type").as_str() {
+    // A list would pass for the members in their order.
+    let object = Some(raw).filter(|raw| raw.starts_with('{'));
+    let Some(part) = object.and_then(|raw| serde_json::from_str::<Part<'_>>(raw).ok()) else { return block };
+    match text(part.kind).as_str() {
         "text" => {
             block.kind = BlockKind::TEXT;
-            block.text = text("text");
+            block.text = text(part.text);
         }
         "thinking" => {
             block.kind = BlockKind::THINKING;
-            block.text = text("thinking");
-            if !text("thinkingSignature").is_empty() {
+            block.text = text(part.thinking);
+            if !text(part.thinking_signature).is_empty() {
                 block.flags = BlockFlags::SIGNED;
             }
         }
         "toolCall" => {
             block.kind = BlockKind::TOOL_CALL;
-            block.id = text("id");
-            block.name = text("name");
-            block.text = map.get("arguments").map_or_else(|| "{}".to_owned(), Value::to_string);
+            block.id = text(part.id);
+            block.name = text(part.name);
+            block.text = part.arguments.map_or("{}", RawValue::get).to_owned();
         }
         "image" => {
             block.kind = BlockKind::IMAGE;
-            block.name = text("mimeType");
+            block.name = text(part.mime_type);
         }
         _ => {}
     }
     block
+}
+
+/// The members of a block that the index is made from. Raw, so that a picture's data is passed over, not copied.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Part<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Option<&'a RawValue>,
+    #[serde(borrow)]
+    text: Option<&'a RawValue>,
+    #[serde(borrow)]
+    thinking: Option<&'a RawValue>,
+    #[serde(borrow)]
+    thinking_signature: Option<&'a RawValue>,
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    name: Option<&'a RawValue>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+    #[serde(borrow)]
+    mime_type: Option<&'a RawValue>,
+}
+
+/// A string, or an empty one for any other JSON.
+fn text(member: Option<&RawValue>) -> String {
+    member.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -256,5 +290,18 @@ mod tests {
         let m = message(r#"{"role":"toolResult","toolCallId":7,"isError":"yes","timestamp":"now","content":null}"#);
         assert_eq!(m.role, Role::TOOL_RESULT);
         assert_eq!((m.tool_call_id.as_str(), m.timestamp_ms), ("", 0));
+        let m = message(
+            r#"{"role":"user","content":[7,"a",["text",0,0,0,0,0,0,0],{"type":"text","text":null},{"text":"a"}]}"#,
+        );
+        let kinds: Vec<BlockKind> = m.blocks.iter().map(|b| b.kind).collect();
+        let other = BlockKind::OTHER;
+        assert_eq!(kinds, [other, other, other, BlockKind::TEXT, other]);
+        assert_eq!((m.raw(&m.blocks[1]), m.text().as_str()), (r#""a""#, ""));
+    }
+
+    #[test]
+    fn content_that_is_one_block_and_a_date_that_is_text_are_indexed() {
+        let m = message(r#"{"role":"user","content":{"type":"text","text":"a"},"timestamp":"2026-01-05T08:00:00Z"}"#);
+        assert_eq!((m.text().as_str(), m.timestamp_ms), ("a", 1_767_600_000_000));
     }
 }

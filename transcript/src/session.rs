@@ -72,15 +72,14 @@ impl RecordedSession {
         let kept_from = boundary.map_or(0, |at| first_kept(&branch, at));
         for (i, entry) in branch.into_iter().enumerate() {
             let before = boundary.is_some_and(|at| i < at) && i < kept_from;
-            match entry.message() {
-                Some(_) if before => add(&mut history.skipped, "compacted", 1),
-                Some(message) if options.honor_compactions || !is_summary(message) => {
+            match (entry.message(), entry.summary()) {
+                (Some(_), _) if before => add(&mut history.skipped, "compacted", 1),
+                (Some(message), _) if options.honor_compactions || !is_summary(message) => {
                     history.messages.push(Arc::clone(message));
                 }
-                _ => match entry.summary() {
-                    Some(summary) if boundary == Some(i) => history.messages.insert(0, Arc::clone(summary)),
-                    _ => add(&mut history.skipped, entry.kind(), 1),
-                },
+                (Some(summary), _) => add(&mut history.skipped, &summary.role_name(), 1),
+                (None, Some(summary)) if boundary == Some(i) => history.messages.insert(0, Arc::clone(summary)),
+                (None, _) => add(&mut history.skipped, entry.kind(), 1),
             }
         }
         history

@@ -6,6 +6,7 @@
 
 use std::ops::ControlFlow;
 
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::lines::{self, Accept};
@@ -31,30 +32,34 @@ pub(super) enum Shape {
 pub(super) fn shape(name: &str, bytes: &[u8]) -> Result<Shape, TranscriptError> {
     let content = bytes.trim_ascii();
     let Some(first) = content.first() else { return Err(TranscriptError::Empty { name: name.to_owned() }) };
+    let unknown = |found| Err(TranscriptError::UnknownFormat { name: name.to_owned(), expected: FORMATS, found });
     let first_line = content.split(|&b| b == b'\n').next().unwrap_or_default();
-    let is_one_record = first_line.len() == content.len();
-    let first_is_whole = serde_json::from_slice::<serde::de::IgnoredAny>(first_line.trim_ascii()).is_ok();
+    let is_one_line = first_line.len() == content.len();
+    let first_is_whole = serde_json::from_slice::<IgnoredAny>(first_line.trim_ascii()).is_ok();
     let mut broken = None;
-    if matches!(first, b'{' | b'[') && (is_one_record || !first_is_whole) {
+    if matches!(first, b'{' | b'[') && (is_one_line || !first_is_whole) {
         match document(content) {
             Ok(json) if openai::recognises_document(&json) => return Ok(Shape::ChatDocument(json)),
+            // One line may be a session of one entry; a document of many lines is no lines of JSON.
+            Ok(json) if !is_one_line => return unknown(members(&json)),
             Ok(_) => {}
             Err(error) => broken = Some(error),
         }
     }
-    if let Some(shape) = by_lines(content) {
-        return Ok(shape);
-    }
-    Err(match broken {
-        Some(error) if !first_is_whole && !error.is_data() => TranscriptError::Json {
+    match (by_lines(content), broken) {
+        (Some(shape), _) => Ok(shape),
+        (None, Some(error)) => Err(TranscriptError::Json {
             name: name.to_owned(),
             expected: FORMATS,
             found: describe(&error),
             line: error.line(),
             column: error.column(),
-        },
-        _ => TranscriptError::UnknownFormat { name: name.to_owned(), expected: FORMATS, found: seen(content) },
-    })
+        }),
+        (None, None) => unknown(match serde_json::from_slice(first_line.trim_ascii()) {
+            Ok(json) => members(&json),
+            Err(_) => start(content),
+        }),
+    }
 }
 
 fn document(content: &[u8]) -> Result<Value, serde_json::Error> {
@@ -67,8 +72,9 @@ fn document(content: &[u8]) -> Result<Value, serde_json::Error> {
 fn by_lines(content: &[u8]) -> Option<Shape> {
     let mut shape = None;
     let mut looked_at = 0;
-    let recognised = |json: &Value| openclaw::recognises(json) || openai::recognises_line(json);
-    lines::read(content, &Accept { line: |_| true, part: recognised }, |record| {
+    // Messages inside a broken line prove nothing: every format has some, and so has a broken document.
+    let accept = Accept { line: |_| true, part: openclaw::recognises };
+    lines::read(content, &accept, |record| {
         if openclaw::recognises(&record.json) {
             shape = Some(Shape::OpenClawLines);
         } else if openai::recognises_line(&record.json) {
@@ -86,18 +92,69 @@ fn describe(error: &serde_json::Error) -> String {
     text.split(" at line ").next().unwrap_or(&text).to_owned()
 }
 
-/// What stands at the beginning of an unknown file: the members of its first JSON object, or its first bytes, escaped.
-fn seen(content: &[u8]) -> String {
-    /// Enough to know a file by, short enough for one line.
-    const LEN: usize = 60;
-    let first_line = content.split(|&b| b == b'\n').next().unwrap_or_default();
-    if let Ok(Value::Object(map)) = serde_json::from_slice(first_line.trim_ascii()) {
-        let keys: Vec<String> =
-            map.keys().take(8).map(|k| k.chars().take(LEN).collect::<String>().escape_debug().to_string()).collect();
-        let more = if map.len() > keys.len() { ", …" } else { "" };
-        return format!("a JSON object with the members {}{more}", keys.join(", "));
+/// Characters of an unknown file that an error shows: enough to know it by, short enough for one line.
+const SHOWN: usize = 60;
+
+/// What an unknown JSON document is: its members, escaped.
+fn members(json: &Value) -> String {
+    let (what, json) = match json {
+        Value::Array(items) => ("a JSON list of ", items.first().unwrap_or(&Value::Null)),
+        json => ("", json),
+    };
+    let Value::Object(map) = json else { return format!("{what}JSON, but no object") };
+    let short = |key: &String| key.chars().take(SHOWN).collect::<String>().escape_debug().to_string();
+    let keys: Vec<String> = map.keys().take(8).map(short).collect();
+    let more = if map.len() > keys.len() { ", …" } else { "" };
+    format!("{what}a JSON object with the members {}{more}", keys.join(", "))
+}
+
+/// How an unknown file that is no JSON begins, escaped.
+fn start(content: &[u8]) -> String {
+    let more = if content.len() > SHOWN { "…" } else { "" };
+    let start = content.get(..SHOWN).unwrap_or(content);
+    match String::from_utf8_lossy(start) {
+        text if text.contains(|c: char| c.is_control() && !c.is_whitespace()) => {
+            format!("bytes that begin with `{}`{more}", start.escape_ascii())
+        }
+        text => format!("text that begins with `{}`{more}", text.escape_debug()),
     }
-    let start = content.get(..LEN.min(content.len())).unwrap_or_default();
-    let more = if content.len() > LEN { "…" } else { "" };
-    format!("text that begins with `{}`{more}", start.escape_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::load_bytes;
+
+    fn error(content: &[u8]) -> String {
+        load_bytes("x.jsonl", content).expect_err("no transcript").to_string()
+    }
+
+    #[test]
+    fn an_unknown_file_is_described() {
+        for (content, found) in [
+            ("{\"type\":\"user\",\"uuid\":\"u\"}\n", "found a JSON object with the members type, uuid;"),
+            (
+                "{\n \"history\": [\n{\"role\":\"user\",\"content\":\"a\"}\n]}",
+                "found a JSON object with the members history;",
+            ),
+            ("[{\"from\":\"human\"}]", "found a JSON list of a JSON object with the members from;"),
+            ("col\tumn\n", "found text that begins with `col\\tumn`;"),
+            ("\0\0\0", "found bytes that begin with `\\x00\\x00\\x00`;"),
+            ("[1]", "found a JSON list of JSON, but no object;"),
+        ] {
+            let error = error(content.as_bytes());
+            assert!(error.starts_with("x.jsonl: detecting the format: expected an OpenClaw"), "{error}");
+            assert!(error.contains(found), "{error}");
+        }
+        assert!(error(b"\xff\xfe{\0").contains(r"found bytes that begin with `\xff\xfe{\x00`"), "UTF-16");
+    }
+
+    #[test]
+    fn an_empty_file_and_a_cut_document_say_so() {
+        assert!(error(b" \r\n ").starts_with("x.jsonl: expected a transcript, found an empty file;"));
+        let cut = error(b"[{\"role\":\"user\",\n\"content\":\"a\"},\n{\"role\":\"us");
+        assert!(
+            cut.contains("found EOF while parsing a string at line 3, column 11; the file is damaged or cut off"),
+            "{cut}"
+        );
+    }
 }

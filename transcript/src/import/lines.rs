@@ -11,6 +11,10 @@ use std::ops::ControlFlow;
 
 use serde_json::Value;
 
+/// How often, on average, each byte of a damaged line may be read in search of a record. Real damage takes two or three
+/// readings; nested objects without an end, made on purpose, would take hundreds.
+const EFFORT: usize = 16;
+
 /// One whole record.
 pub(super) struct Record {
     /// Records before it in the file, lost ones included.
@@ -132,7 +136,7 @@ impl Found {
 
 /// Every whole record in a text that is no single record.
 fn search(text: &str, accept: &Accept, found: &mut Found) {
-    let (mut at, mut unused) = (0, 0);
+    let (mut at, mut unused, mut effort) = (0, 0, text.len().saturating_mul(EFFORT));
     let is_lost = |from: usize, to: usize| u64::from(text.get(from..to).is_some_and(|t| !t.trim().is_empty()));
     while let Some(start) = text.get(at..).and_then(|t| t.find('{')).map(|i| at + i) {
         let mut stream = serde_json::Deserializer::from_str(text.get(start..).unwrap_or("")).into_iter::<Value>();
@@ -142,7 +146,14 @@ fn search(text: &str, accept: &Accept, found: &mut Found) {
                 at = start + stream.byte_offset();
                 unused = at;
             }
-            _ => at = start + 1,
+            Some(Err(error)) if error.column() > effort => break,
+            outcome => {
+                effort -= match outcome {
+                    Some(Err(error)) => error.column(),
+                    _ => stream.byte_offset().min(effort),
+                };
+                at = start + 1;
+            }
         }
     }
     found.lost += is_lost(unused, text.len());
@@ -229,5 +240,12 @@ mod tests {
         let (ids, damage) = read_ids(b"{\"id\":\"a\xff\"}\n{\"id\":\"b\"}");
         assert_eq!(ids, "0:a\u{fffd} 1:b");
         assert_eq!((damage.lines.len(), damage.not_utf8), (0, vec![1]));
+    }
+
+    #[test]
+    fn a_line_of_objects_without_an_end_does_not_take_for_ever() {
+        let text = [r#"{"a":"#.repeat(200_000), "{".repeat(200_000), r#"{"a":[{},"#.repeat(100_000)].join("\n");
+        let (ids, damage) = read_ids(text.as_bytes());
+        assert_eq!((ids.as_str(), damage.lost), ("", 3));
     }
 }

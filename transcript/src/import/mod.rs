@@ -1,6 +1,6 @@
 //! Importers: what agents leave on disk, as [`RecordedSession`]s.
 //!
-//! Decision: one module per family of formats, each with a `recognises…` and an `import…`; [`detect`] asks them in turn
+//! Decision: one module per family of formats, each with a `recognises…` and an `import…`; `detect` asks them in turn
 //! and [`load_bytes`] calls the one that answered. A new format is a new module and a line in each. Importers never
 //! fail on a part of a file: what cannot be read is lost alone, counted, and said once per load.
 
@@ -154,7 +154,14 @@ pub fn load_bytes(name: &str, bytes: &[u8]) -> Result<Imported, TranscriptError>
             let (version, sessions, damage) = openclaw::import(&name_id, bytes);
             imported(Format::OpenClaw { version }, sessions, damage)
         }
-        Shape::ChatLines | Shape::ChatDocument(_) => imported(Format::Chat, Vec::new(), Damage::default()),
+        Shape::ChatLines => {
+            let (sessions, damage) = openai::import_lines(&name_id, bytes);
+            imported(Format::Chat, sessions, damage)
+        }
+        Shape::ChatDocument(json) => {
+            let (sessions, lost) = openai::import_document(&name_id, json);
+            imported(Format::Chat, sessions, Damage { lost, ..Damage::default() })
+        }
     };
     for warning in &imported.warnings {
         tracing::warn!(transcript = name, "{warning}");
@@ -178,6 +185,11 @@ fn imported(format: Format, sessions: Vec<RecordedSession>, damage: Damage) -> I
     let without_header = |s: &RecordedSession| s.meta.is_empty();
     if matches!(format, Format::OpenClaw { .. }) && sessions.iter().any(without_header) {
         warnings.push(ImportWarning::NoHeader);
+    }
+    let later_system = |s: &RecordedSession| s.entries.iter().filter(|e| e.kind() == "system").count() as u64;
+    let count = sessions.iter().map(later_system).sum();
+    if format == Format::Chat && count > 0 {
+        warnings.push(ImportWarning::LaterSystemMessages { count });
     }
     Imported { format, sessions, warnings, lost }
 }

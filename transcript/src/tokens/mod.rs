@@ -71,7 +71,7 @@ impl fmt::Display for Encoding {
     }
 }
 
-/// Counts tokens in one encoding. Free to make and to copy: the vocabulary is loaded at the first count (about half a
+/// Counts tokens in one encoding. Free to make and to copy: the vocabulary is loaded at the first count (some tenths of a
 /// second) and shared by the whole process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TokenCounter {

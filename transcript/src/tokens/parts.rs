@@ -13,6 +13,9 @@ use crate::{Block, Message};
 /// A string of at least this many characters, all of the base64 alphabet, is taken for encoded data.
 const BASE64_MIN: usize = 512;
 
+/// What stands before the comma of a `data:` URL is shorter than this.
+const LONGEST_TYPE: usize = 256;
+
 pub(super) fn message(counter: &TokenCounter, message: &Message) -> u64 {
     if message.flags.contains(MessageFlags::EXCLUDED) {
         return 0;
@@ -96,8 +99,13 @@ fn is_image(value: &Value) -> bool {
     }
 }
 
+/// A `data:` URL, or a long string of nothing but base64.
 fn is_data(text: &str) -> bool {
     let encoded = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'+' | b'/' | b'-' | b'_' | b'=' | b'\r' | b'\n');
-    let data_url = text.starts_with("data:") && text.bytes().take(256).any(|c| c == b',');
+    let is_type = |head: &str| head.contains('/') || head.ends_with(";base64");
+    let data_url = text
+        .strip_prefix("data:")
+        .and_then(|url| url.split_once(','))
+        .is_some_and(|(head, _)| head.len() < LONGEST_TYPE && is_type(head) && !head.contains(char::is_whitespace));
     data_url || (text.len() >= BASE64_MIN && text.bytes().all(encoded))
 }

@@ -1,0 +1,104 @@
+//! Real recorded sessions, which are too large and not ours to keep in the repository.
+//!
+//! They are looked for beside the repository and, when missing, fail the run only where the environment says `CI`.
+
+#![allow(clippy::print_stderr, reason = "a skipped test must say so")]
+
+use std::path::{Path, PathBuf};
+
+use context_engine_transcript::{Format, HistoryOptions, Imported, RecordedSession, TokenCounter, load};
+
+fn file(name: &str) -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/transcripts");
+    if folder.is_dir() {
+        return Some(folder.join(name));
+    }
+    assert!(std::env::var_os("CI").is_none(), "{}: expected the recorded sessions, found nothing", folder.display());
+    eprintln!("skipped {name}: no folder {}", folder.display());
+    None
+}
+
+fn read(name: &str) -> Option<Imported> {
+    let path = file(name)?;
+    Some(load(&path).unwrap_or_else(|error| panic!("{error}")))
+}
+
+/// `role n …| kind n …` of what became messages and what did not.
+fn counts(session: &RecordedSession) -> String {
+    let counts = &session.counts;
+    assert_eq!(counts.records, counts.total_messages() + counts.total_skipped());
+    let list = |tally: &context_engine_transcript::Tally| {
+        tally.iter().map(|(name, n)| format!("{name} {n}")).collect::<Vec<_>>().join(", ")
+    };
+    format!("{} | {}", list(&counts.messages), list(&counts.skipped))
+}
+
+fn history(session: &RecordedSession, honor_compactions: bool) -> usize {
+    session.history(HistoryOptions { honor_compactions }).messages.len()
+}
+
+#[test]
+fn an_openclaw_session_with_a_branch_and_a_compaction() {
+    let Some(imported) = read("openclaw-v3-shape.jsonl") else { return };
+    assert_eq!((imported.format, imported.lost), (Format::OpenClaw { version: 3 }, 0));
+    let session = &imported.sessions[0];
+    assert_eq!(
+        counts(session),
+        "assistant 29, toolResult 10, user 12 | compaction 1, custom 10, session 1, thinking_level_change 1"
+    );
+    assert_eq!((session.active_branch().len(), history(session, false), history(session, true)), (52, 42, 24));
+}
+
+#[test]
+fn a_pi_session_with_two_compactions() {
+    let Some(imported) = read("pi-before-compaction.jsonl") else { return };
+    assert_eq!((imported.format, imported.lost), (Format::OpenClaw { version: 1 }, 0));
+    let session = &imported.sessions[0];
+    assert_eq!(
+        counts(session),
+        "assistant 484, bashExecution 3, toolResult 448, user 55 | \
+         compaction 2, model_change 5, session 1, thinking_level_change 5"
+    );
+    assert_eq!((history(session, false), history(session, true)), (990, 446));
+}
+
+#[test]
+fn a_pi_session_with_aborted_replies() {
+    let Some(imported) = read("pi-large-session.jsonl") else { return };
+    let session = &imported.sessions[0];
+    assert_eq!(
+        counts(session),
+        "assistant 453, toolResult 373, user 88 | model_change 1, session 1, thinking_level_change 103"
+    );
+    assert_eq!((history(session, false), history(session, true)), (914, 914));
+}
+
+#[test]
+fn a_single_message() {
+    let Some(imported) = read("pi-thinking-message.json") else { return };
+    assert_eq!((imported.sessions.len(), counts(&imported.sessions[0]).as_str()), (1, "assistant 1 | "));
+}
+
+#[test]
+fn two_hundred_dialogues_in_one_file() {
+    let Some(mut imported) = read("taubench-gpt4o-airline.json") else { return };
+    assert_eq!((imported.format, imported.sessions.len(), imported.lost), (Format::Chat, 200, 0));
+    let ids: std::collections::HashSet<&str> = imported.sessions.iter().map(|s| s.id.as_str()).collect();
+    assert_eq!(ids.len(), 200);
+    assert!(imported.sessions.iter().all(|s| s.system.is_some() && s.meta.contains_key("reward")));
+    let messages: u64 = imported.sessions.iter().map(|s| s.counts.total_messages()).sum();
+    let skipped: u64 = imported.sessions.iter().map(|s| s.counts.total_skipped()).sum();
+    assert_eq!((messages, skipped), (5_108, 200));
+    let first = &mut imported.sessions[0];
+    first.count_tokens(&TokenCounter::for_model(first.model.as_deref()));
+    assert!(first.history(HistoryOptions::default()).messages.iter().all(|m| m.tokens > 0));
+}
+
+#[test]
+fn formats_of_later_are_refused_by_name() {
+    for name in ["entire-gemini-1.json", "openhands-sdk-events.jsonl", "cclog-edge-cases.jsonl"] {
+        let Some(path) = file(name) else { return };
+        let error = load(&path).expect_err(name).to_string();
+        assert!(error.contains("found a JSON object with the members"), "{error}");
+    }
+}
