@@ -6,7 +6,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use context_engine_interface::ViewChunks;
 use context_engine_legacy::pipeline::{PipelineOptions, render, run};
+use context_engine_legacy::summary::summarize;
 use context_engine_transcript::Message;
 use serde_json::{Value, json};
 
@@ -39,6 +41,18 @@ fn session(turns: usize, broken: bool) -> Vec<Arc<Message>> {
     out
 }
 
+/// The hardest case for the summary: every byte is prose it has to read.
+fn talk(turns: usize) -> Vec<Arc<Message>> {
+    let prose = "We decided to keep src/net/pool.rs as it is. The next step is a test for https://example.com/a/7. It is \
+                 slow, but never mind; 必须保留旧接口。 Tell me when build 4f1c99a is done, please. ";
+    let message = |n: usize| {
+        let role = if n.is_multiple_of(2) { "user" } else { "assistant" };
+        let Value::Object(map) = json!({"role": role, "content": prose.repeat(4)}) else { unreachable!("an object") };
+        Arc::new(Message::from_map(format!("e{n}"), map).unwrap())
+    };
+    (0..2 * turns).map(message).collect()
+}
+
 fn time<T>(what: &str, bytes: usize, work: impl Fn() -> T) -> T {
     let mut best = f64::MAX;
     let mut result = work();
@@ -59,5 +73,11 @@ fn main() {
         let what = format!("{} messages {name}", messages.len());
         let (view, _) = time(&format!("pipeline, {what}"), bytes, || run(messages.clone(), &options));
         time(&format!("render, {what}"), bytes, || render(&view));
+        let chunks = ViewChunks::build(&view);
+        time(&format!("summary, {what}"), bytes, || summarize(chunks.index().messages().iter(), None, 16_000));
     }
+    let talk = talk(20_000);
+    let bytes = talk.iter().map(|m| m.json.len()).sum();
+    let chunks = ViewChunks::build(&talk);
+    time("summary, talk without tools", bytes, || summarize(chunks.index().messages().iter(), None, 16_000));
 }

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod pipeline;
+pub mod summary;
 
 #[cfg(test)]
 mod notation;
