@@ -6,8 +6,13 @@
 //! Invariant: nothing here panics on what a session holds, and nothing here writes.
 #![forbid(unsafe_code)]
 
+pub mod compaction;
+mod engine;
+pub mod fit;
 pub mod pipeline;
 pub mod summary;
 
 #[cfg(test)]
 mod notation;
+
+pub use engine::{ID, LegacyEngine, NAME, VERSION};

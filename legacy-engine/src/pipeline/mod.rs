@@ -16,7 +16,7 @@ mod limit;
 mod pair_repair;
 mod parts;
 #[cfg(test)]
-mod properties;
+pub(crate) mod properties;
 mod render;
 mod sanitize;
 #[cfg(test)]

@@ -32,7 +32,7 @@ fn line() -> impl Strategy<Value = String> {
     ]
 }
 
-fn history() -> impl Strategy<Value = String> {
+pub(crate) fn history() -> impl Strategy<Value = String> {
     prop::collection::vec(line(), 0..40).prop_map(|lines| {
         let numbered = lines.iter().enumerate().map(|(n, line)| line.replace('#', &n.to_string()));
         numbered.collect::<Vec<_>>().join("\n")
@@ -45,7 +45,7 @@ fn options() -> impl Strategy<Value = PipelineOptions> {
     (model, limit).prop_map(|(model, history_limit)| PipelineOptions { model, history_limit })
 }
 
-fn pairs_are_whole(messages: &[Arc<Message>]) -> Result<(), TestCaseError> {
+pub(crate) fn pairs_are_whole(messages: &[Arc<Message>]) -> Result<(), TestCaseError> {
     let mut used = HashSet::new();
     let mut waiting: Vec<&str> = Vec::new();
     for message in messages {

@@ -19,7 +19,7 @@ pub(super) fn is_cjk(c: char) -> bool {
 }
 
 /// The largest char boundary at or below `at`.
-pub(crate) fn floor(text: &str, at: usize) -> usize {
+pub(super) fn floor(text: &str, at: usize) -> usize {
     if at >= text.len() {
         return text.len();
     }

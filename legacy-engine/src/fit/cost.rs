@@ -1,0 +1,73 @@
+//! What messages cost, with nothing but a way to count text.
+//!
+//! Decision: the same sum as [`context_engine_transcript::tokens`], and where that looks into blocks of unknown kind,
+//! their whole JSON: a fit that is a little too small still answers, one that is too large does not.
+
+use context_engine_interface::{BlockKind, MessageView, Messages, Role};
+use context_engine_transcript::tokens::{BLOCK_OVERHEAD, CALL_OVERHEAD, IMAGE_TOKENS, MESSAGE_OVERHEAD};
+
+use crate::pipeline::{BOOTSTRAP, CONTINUE, summary_text};
+
+/// About what stands around a command and its output.
+const COMMAND_FRAME: &str = "Ran ``\n```\n\n```\n\nCommand exited with code 255\n\n[output truncated]";
+
+/// A way to count the tokens of a text.
+pub(crate) type Count<'a> = &'a dyn Fn(&str) -> u64;
+
+/// What the message costs in a prompt: its own count, or a count of its parts where it has none. For a role that is sent
+/// in another form, with the words around it.
+pub(crate) fn message(view: &MessageView<'_>, count: Count<'_>) -> u64 {
+    let wrapper = wrapper(view.role, count);
+    if view.tokens > 0 {
+        return view.tokens + wrapper;
+    }
+    if view.blocks.is_empty() && wrapper > 0 {
+        return MESSAGE_OVERHEAD + wrapper + count(view.json.as_str());
+    }
+    let blocks = view.blocks.iter().map(|block| {
+        let parts = match block.kind {
+            BlockKind::TEXT | BlockKind::THINKING => count(block.text.as_str()),
+            BlockKind::TOOL_CALL => call(block.id.as_str(), block.name.as_str(), block.text.as_str(), count),
+            BlockKind::IMAGE => IMAGE_TOKENS,
+            _ => count(block.raw.as_str()),
+        };
+        BLOCK_OVERHEAD + parts
+    });
+    frame(view, count) + wrapper + blocks.sum::<u64>()
+}
+
+/// What rendering adds to a summary or a command.
+fn wrapper(role: Role, count: Count<'_>) -> u64 {
+    match role {
+        Role::COMPACTION_SUMMARY | Role::BRANCH_SUMMARY => BLOCK_OVERHEAD + count(&summary_text("")),
+        Role::BASH_EXECUTION => BLOCK_OVERHEAD + count(COMMAND_FRAME),
+        _ => 0,
+    }
+}
+
+/// What the message costs before its blocks.
+pub(crate) fn frame(view: &MessageView<'_>, count: Count<'_>) -> u64 {
+    match view.role {
+        Role::TOOL_RESULT => MESSAGE_OVERHEAD + CALL_OVERHEAD + count(view.tool_call_id.as_str()),
+        _ => MESSAGE_OVERHEAD,
+    }
+}
+
+/// What a tool call costs, without its block's frame.
+pub(crate) fn call(id: &str, name: &str, arguments: &str, count: Count<'_>) -> u64 {
+    CALL_OVERHEAD + count(id) + count(name) + count(arguments)
+}
+
+/// What a user message of one text costs.
+pub(crate) fn text(text: &str, count: Count<'_>) -> u64 {
+    MESSAGE_OVERHEAD + BLOCK_OVERHEAD + count(text)
+}
+
+/// What the fillers cost that rendering may put around what is chosen of a history: before a reply that comes first,
+/// behind one that comes last.
+pub(crate) fn fillers(messages: Messages<'_>, count: Count<'_>) -> u64 {
+    let opens = messages.iter().find(|m| matches!(m.role, Role::USER | Role::ASSISTANT));
+    let before = if opens.is_some_and(|m| m.role == Role::ASSISTANT) { text(BOOTSTRAP, count) } else { 0 };
+    let ends = messages.last().is_some_and(|m| m.role == Role::ASSISTANT);
+    before + if ends { text(CONTINUE, count) } else { 0 }
+}
