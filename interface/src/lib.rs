@@ -24,6 +24,7 @@ mod export;
 mod history;
 mod host_params;
 pub mod record;
+mod shorten;
 mod version;
 
 pub use abi::chunk::{ChunkIndex, ViewChunk, ViewChunks, ViewSource};
@@ -50,6 +51,7 @@ pub use host_params::{
     ContextEngineSelection, Diagnostics, ExecutionHost, HOST_PARAMS, HostParamValues, Limits, ModelIdentity,
     RuntimeIdentity, RuntimeSettings,
 };
+pub use shorten::{IMAGE_LEFT_OUT, shorten_message, shorten_text};
 pub use version::{RECORD_FORMAT_VERSION, RUNTIME_SETTINGS_SCHEMA_VERSION, SCHEMA_VERSION};
 
 /// FFI-safe `Option`, string and slice of `abi_stable`, as they stand in parameters and results.
