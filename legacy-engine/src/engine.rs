@@ -7,7 +7,7 @@
 use context_engine_interface::record::EngineInfo;
 use context_engine_interface::{
     AssembleParams, Assembly, CallContext, CompactParams, CompactResult, ContextEngine, EngineContext, EngineError,
-    EngineHost, HOST_PARAMS, IngestParams, IngestResult,
+    EngineHost, HOST_PARAMS, IngestParams, IngestResult, PromptAuthority, SegmentKind,
 };
 
 use crate::fit::fit;
@@ -63,8 +63,15 @@ impl ContextEngine for LegacyEngine {
 
     /// Keeps everything when it fits the budget or there is none; fits it otherwise.
     fn assemble(&self, _: &CallContext<'_>, params: AssembleParams<'_>) -> Result<Assembly, EngineError> {
+        let messages = params.messages();
         let budget = params.token_budget().into_option().unwrap_or(u64::MAX);
-        Ok(fit(params.messages(), budget, &|text| self.host.count_tokens(text)))
+        let mut plan = fit(messages, budget, &|text| self.host.count_tokens(text));
+        let whole = matches!(plan.segments.as_slice(), [all] if all.kind == SegmentKind::KEEP && all.len as usize == messages.len());
+        if !whole && !messages.is_empty() {
+            // The prompt fits, the history does not: the overflow check is to look at the history and compact it.
+            plan.prompt_authority = PromptAuthority::PREASSEMBLY_MAY_OVERFLOW;
+        }
+        Ok(plan)
     }
 
     /// Hands the compaction to the runtime.
@@ -81,7 +88,7 @@ mod tests {
     use context_engine_interface::std_types::{RNone, ROption, RSlice};
     use context_engine_interface::{
         AssembleParamsFields, CallServices, CompactParamsFields, HostParams, HostServices, IngestParamsFields,
-        LogLevel, SegmentKind, ViewChunks,
+        LogLevel, ViewChunks,
     };
 
     use super::*;

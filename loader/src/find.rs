@@ -24,10 +24,17 @@ pub struct Candidate {
     pub precedence: usize,
 }
 
-/// Looks through `directories`, first to last; within one, by name. A directory that is missing holds nothing.
+/// Looks through `directories`, first to last; within one, by name. A directory that is missing holds nothing; one that is
+/// a plugin itself (a library, a folder with a `plugin.json`) is that plugin.
 pub fn find(directories: &[PathBuf]) -> Vec<Result<Candidate, LoaderError>> {
     let mut found = Vec::new();
     for (precedence, directory) in directories.iter().enumerate() {
+        if (directory.is_file() || directory.join(MANIFEST).exists())
+            && let Some(plugin) = candidate(directory, precedence)
+        {
+            found.push(plugin);
+            continue;
+        }
         let entries = match fs::read_dir(directory) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,

@@ -1,13 +1,33 @@
 //! From a file in a plugins directory to an answered call: find → stage → inspect → open → call.
+//!
+//! Decision: each step is one module, takes what the step before gave, and fails with one error that names path, step,
+//! what was expected and found, and what to do. Nothing of a plugin runs before `open`. What comes out is an
+//! [`EngineHandle`]: it always answers, by the engine asked for or by the built-in `legacy`, and says which.
+//!
+//! | step | module |
+//! |---|---|
+//! | 1 find | [`find`], `manifest` |
+//! | 2 stage | [`stage`] |
+//! | 3 inspect | [`inspect`] |
+//! | 4 open | [`dylib`] |
+//! | 5 call | [`supervise`] |
+//!
+//! Architecture Invariant: `unsafe` stands in [`dylib`] only.
 #![deny(unsafe_code)]
 
 pub mod dylib;
 mod error;
 pub mod find;
 pub mod inspect;
+mod loader;
 mod manifest;
 pub mod platform;
 pub mod stage;
+pub mod supervise;
 
 pub use error::{LoaderError, Problem, Step};
+pub use loader::{Creation, LEGACY, Loader, LoaderOptions, Plugin};
 pub use manifest::Manifest;
+pub use supervise::{
+    AssembleError, AssembleRequest, Assembled, Call, EngineHandle, PreparedHistory, TurnTaken, cost_as_sent,
+};

@@ -31,7 +31,7 @@ use serde::Serialize;
 pub use heartbeat::{HeartbeatReport, drop_heartbeats};
 pub use limit::{LimitReport, limit};
 pub use pair_repair::{PairReport, SYNTHETIC_RESULT, pair_repair};
-pub use render::{BOOTSTRAP, CONTINUE, RenderReport, render, summary_text};
+pub use render::{BOOTSTRAP, CONTINUE, NO_OUTPUT, RenderReport, render, summary_text};
 pub use sanitize::{SanitizeReport, sanitize};
 pub use validate::{ValidateReport, validate};
 

@@ -15,6 +15,8 @@ use super::validate::validate;
 
 /// Text of the user message behind a history that ends in a reply: not every model takes a reply to continue.
 pub const CONTINUE: &str = "[continue]";
+/// Text of a tool result that holds nothing: providers refuse a message without content.
+pub const NO_OUTPUT: &str = "(no output)";
 /// Text of the user message before a history that starts with a reply (contract §4.1.11).
 pub const BOOTSTRAP: &str = "(session bootstrap)";
 
@@ -72,6 +74,7 @@ fn branch_text(summary: &str) -> String {
 
 fn reduce(message: &Arc<Message>, report: &mut RenderReport) -> Option<Arc<Message>> {
     let (role, kept) = match message.role {
+        Role::TOOL_RESULT if message.blocks.is_empty() => (message.role, Part::text(NO_OUTPUT).into_iter().collect()),
         Role::USER | Role::ASSISTANT | Role::TOOL_RESULT => (message.role, Part::all(message).collect()),
         _ => {
             report.converted += 1;
@@ -95,7 +98,9 @@ fn reduce(message: &Arc<Message>, report: &mut RenderReport) -> Option<Arc<Messa
     plain.flags = message.flags;
     if role == message.role {
         report.reduced += 1;
-        plain.tokens = message.tokens;
+        if !message.blocks.is_empty() {
+            plain.tokens = message.tokens;
+        }
     }
     Some(Arc::new(plain))
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use context_engine_interface::{BlockFlags, MessageFlags, Role};
 use context_engine_transcript::Message;
+use context_engine_transcript::tokens::MESSAGE_OVERHEAD;
 use serde::Serialize;
 
 use super::frames::has_calls;
@@ -76,6 +77,7 @@ fn merge_users(run: &[Arc<Message>], report: &mut ValidateReport) -> Arc<Message
     match parts::build(&first.id, fields, &kept) {
         Some(mut merged) => {
             merged.flags = merged.flags.with(flags);
+            merged.tokens = cost_of(different.iter().map(|message| message.as_ref()));
             Arc::new(merged)
         }
         None => run[0].clone(),
@@ -113,8 +115,18 @@ fn merge_assistants(run: &[Arc<Message>], report: &mut ValidateReport) -> Arc<Me
     match parts::build(&first.id, fields, &kept) {
         Some(mut merged) => {
             merged.flags = merged.flags.with(parts::shared_flags(run));
+            merged.tokens = cost_of(run.iter().map(Arc::as_ref));
             Arc::new(merged)
         }
         None => run[0].clone(),
     }
+}
+
+/// What the messages cost as one: their blocks, in one frame. 0, for not counted, when one of them is not counted.
+fn cost_of<'a>(merged: impl Iterator<Item = &'a Message>) -> u64 {
+    let costs: Vec<u64> = merged.map(|message| message.tokens).collect();
+    if costs.contains(&0) {
+        return 0;
+    }
+    costs.iter().sum::<u64>() - MESSAGE_OVERHEAD * (costs.len() as u64 - 1)
 }

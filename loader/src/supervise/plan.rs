@@ -1,0 +1,159 @@
+//! From an engine's plan to messages, checked before it is believed.
+
+use std::sync::Arc;
+
+use context_engine_interface::{Assembly, MessageFlags, Segment, SegmentKind};
+use context_engine_transcript::Message;
+use serde_json::Value;
+
+/// Why a plan is not believed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum PlanError {
+    #[error("step {step} of the plan has kind {kind}, which this host does not know")]
+    Kind { step: usize, kind: u32 },
+    #[error(
+        "step {step} of the plan takes message {start}, expected one from {next} to {last}: indices ascend and never overlap"
+    )]
+    Order { step: usize, start: u64, next: u64, last: u64 },
+    #[error("step {step} of the plan keeps {len} messages from {start}, the history has {known}")]
+    Range { step: usize, start: u64, len: u64, known: u64 },
+    #[error("step {step} of the plan holds no message: {reason}")]
+    Message { step: usize, reason: String },
+    #[error("the plan sends nothing of a history of {known} messages")]
+    Empty { known: usize },
+}
+
+/// What a plan came to.
+#[derive(Debug, Default)]
+pub(super) struct Applied {
+    pub(super) messages: Vec<Arc<Message>>,
+    pub(super) kept: usize,
+    pub(super) replaced: usize,
+    pub(super) inserted: usize,
+    /// Messages that inserted ones were made from.
+    pub(super) summarised: usize,
+}
+
+/// The messages `plan` makes of `history`.
+pub(super) fn apply(plan: &Assembly, history: &[Arc<Message>]) -> Result<Applied, PlanError> {
+    let known = history.len() as u64;
+    let mut applied = Applied::default();
+    let mut next = 0;
+    for (step, segment) in plan.segments.iter().enumerate() {
+        let (start, len) = (u64::from(segment.start), u64::from(segment.len));
+        match segment.kind {
+            SegmentKind::INSERT => {
+                applied.inserted += 1;
+                applied.summarised += segment.source_ids.len();
+                let id = format!("inserted-{}", applied.inserted);
+                applied.messages.push(message(step, id, segment)?);
+                continue;
+            }
+            SegmentKind::KEEP | SegmentKind::REPLACE => {}
+            SegmentKind(kind) => return Err(PlanError::Kind { step, kind }),
+        }
+        if start < next || start >= known {
+            return Err(PlanError::Order { step, start, next, last: known.saturating_sub(1) });
+        }
+        if segment.kind == SegmentKind::REPLACE {
+            let replaced = &history[start as usize];
+            applied.messages.push(message(step, replaced.id.clone(), segment)?);
+            applied.replaced += 1;
+            next = start + 1;
+            continue;
+        }
+        if start + len > known {
+            return Err(PlanError::Range { step, start, len, known });
+        }
+        next = start + len;
+        applied.messages.extend_from_slice(&history[start as usize..next as usize]);
+        applied.kept += len as usize;
+    }
+    if applied.messages.is_empty() && !history.is_empty() {
+        return Err(PlanError::Empty { known: history.len() });
+    }
+    Ok(applied)
+}
+
+fn message(step: usize, id: String, segment: &Segment) -> Result<Arc<Message>, PlanError> {
+    let refuse = |reason: String| PlanError::Message { step, reason };
+    let map = match serde_json::from_str(&segment.message_json) {
+        Ok(Value::Object(map)) => map,
+        Ok(_) => return Err(refuse("its JSON is no object".into())),
+        Err(error) => return Err(refuse(error.to_string())),
+    };
+    let mut message = Message::from_map(id, map).map_err(|error| refuse(error.to_string()))?;
+    if segment.kind == SegmentKind::INSERT {
+        message.flags = message.flags.with(MessageFlags::SYNTHETIC);
+    }
+    Ok(Arc::new(message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn history(n: usize) -> Vec<Arc<Message>> {
+        let message = |i| {
+            let map = serde_json::json!({"role": "user", "content": format!("m{i}")});
+            let Value::Object(map) = map else { panic!("an object") };
+            Arc::new(Message::from_map(format!("e{i}"), map).expect("a message"))
+        };
+        (0..n).map(message).collect()
+    }
+
+    #[track_caller]
+    fn check(plan: &Assembly, expected: &str) {
+        let outcome = match apply(plan, &history(4)) {
+            Ok(applied) => applied.messages.iter().map(|m| m.text()).collect::<Vec<_>>().join(" "),
+            Err(error) => format!("refused: {error}"),
+        };
+        assert_eq!(outcome, expected);
+    }
+
+    fn keep(ranges: &[(u32, u32)]) -> Assembly {
+        let mut plan = Assembly::new();
+        for &(start, len) in ranges {
+            plan.segments.push(Segment {
+                kind: SegmentKind::KEEP,
+                start,
+                len,
+                message_json: Default::default(),
+                source_ids: Default::default(),
+            });
+        }
+        plan
+    }
+
+    #[test]
+    fn keeps_replaces_and_inserts_in_the_order_of_the_plan() {
+        let mut plan = Assembly::new();
+        plan.insert(r#"{"role":"user","content":"sum"}"#, vec!["e0".into()]);
+        plan.replace(1, r#"{"role":"user","content":"short"}"#, vec!["e1".into()]).keep(2..3).keep(3..4);
+        check(&plan, "sum short m2 m3");
+    }
+
+    #[test]
+    fn a_plan_that_lies_is_refused_whole() {
+        check(
+            &keep(&[(0, 2), (1, 1)]),
+            "refused: step 1 of the plan takes message 1, expected one from 2 to 3: indices ascend and never overlap",
+        );
+        check(
+            &keep(&[(4, 1)]),
+            "refused: step 0 of the plan takes message 4, expected one from 0 to 3: indices ascend and never overlap",
+        );
+        check(&keep(&[(3, 2)]), "refused: step 0 of the plan keeps 2 messages from 3, the history has 4");
+        check(
+            &keep(&[(1, u32::MAX)]),
+            "refused: step 0 of the plan keeps 4294967295 messages from 1, the history has 4",
+        );
+        check(&Assembly::new(), "refused: the plan sends nothing of a history of 4 messages");
+        let mut plan = Assembly::new();
+        plan.insert("{\"role\":", vec![]);
+        check(&plan, "refused: step 0 of the plan holds no message: EOF while parsing a value at line 1 column 8");
+        let mut plan = keep(&[(0, 1)]);
+        plan.segments[0].kind = SegmentKind(9);
+        check(&plan, "refused: step 0 of the plan has kind 9, which this host does not know");
+    }
+}
