@@ -1,0 +1,28 @@
+//! The runtime's own compaction, which `legacy` and every engine that does not own compaction delegate to.
+//!
+//! Extractive: a replay has no model to write a summary with. What is cut off and what stands for it is decided by
+//! [`context_engine_legacy::compaction`]; this writes it into the session.
+
+use context_engine_interface::{CompactResult, EngineError};
+use context_engine_legacy::compaction::{CompactionOptions, CompactionOutcome, compact, keep_recent};
+
+use crate::model_call::LiveSession;
+
+/// Compacts the session to what messages may cost in a prompt.
+pub(crate) fn compact_session(session: &LiveSession<'_>, usable_budget: u64) -> Result<CompactResult, EngineError> {
+    let history = session.prepared();
+    let index = history.views().index();
+    let options = CompactionOptions {
+        usable_budget,
+        keep_recent: Some(keep_recent(usable_budget).min(session.keep_recent)),
+        previous_summary: None,
+    };
+    let outcome = compact(index.messages(), &options, &|text| session.counter.text(text));
+    if let CompactionOutcome::Compacted { summary, first_kept_entry_id, tokens_before, .. } = &outcome {
+        session
+            .scratch()
+            .compact(summary, first_kept_entry_id, *tokens_before, &session.counter)
+            .map_err(|reason| EngineError::failed(format!("the compaction cannot be written: {reason}")))?;
+    }
+    Ok(outcome.into())
+}

@@ -1,0 +1,162 @@
+//! The configuration: the keys of OpenClaw's `openclaw.json` that are read here, from `config.json5`.
+//!
+//! Unknown keys are left alone: a person may keep keys of other tools, or of a later version, in the same file.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::RuntimeError;
+
+/// What the file says. Every member has a default.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Config {
+    /// Which engines may be used, and with what.
+    pub plugins: Plugins,
+    /// How agents run.
+    pub agents: Agents,
+}
+
+/// `plugins`
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Plugins {
+    /// `false`: no plugin is used, `legacy` answers.
+    pub enabled: Option<bool>,
+    /// When given, only these ids are used.
+    pub allow: Option<Vec<String>>,
+    /// These ids are not used, whatever `allow` says.
+    pub deny: Vec<String>,
+    /// Which engine is used.
+    pub slots: Slots,
+    /// Where else to look.
+    pub load: Load,
+    /// Per engine id.
+    pub entries: BTreeMap<String, PluginEntry>,
+}
+
+/// `plugins.slots`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Slots {
+    /// Id of the engine to use; `legacy` when absent.
+    pub context_engine: Option<String>,
+}
+
+/// `plugins.load`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Load {
+    /// More plugins directories, looked through before the one in the home folder.
+    pub paths: Vec<PathBuf>,
+}
+
+/// `plugins.entries.<id>`
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct PluginEntry {
+    /// `false`: not used.
+    pub enabled: Option<bool>,
+    /// What the engine is created with.
+    pub config: Option<Value>,
+}
+
+/// `agents`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Agents {
+    /// For every agent.
+    pub defaults: AgentDefaults,
+}
+
+/// `agents.defaults`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct AgentDefaults {
+    /// How history is compacted.
+    pub compaction: Compaction,
+}
+
+/// `agents.defaults.compaction`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Compaction {
+    /// How many tokens of recent history a compaction keeps; 20,000 when absent, never more than half the budget.
+    pub keep_recent_tokens: Option<u64>,
+}
+
+impl Config {
+    /// Reads `path`; a file that does not exist is an empty configuration.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Config`] with the place of the mistake.
+    pub fn read(path: &Path) -> Result<Config, RuntimeError> {
+        let refuse = |doing, reason: String| RuntimeError::Config { path: path.to_owned(), doing, reason };
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Config::default()),
+            Err(error) => return Err(refuse("reading the configuration", error.to_string())),
+        };
+        json5::from_str(&text).map_err(|error| refuse("reading the configuration", error.to_string()))
+    }
+
+    /// Why `id` may not be used, if the configuration says so (contract §3.1).
+    pub fn forbids(&self, id: &str) -> Option<String> {
+        let plugins = &self.plugins;
+        let listed = |list: &[String]| list.iter().any(|listed| listed == id);
+        if plugins.enabled == Some(false) {
+            return Some("plugins.enabled is false".into());
+        }
+        if listed(&plugins.deny) {
+            return Some(format!("plugins.deny names \"{id}\""));
+        }
+        if plugins.allow.as_deref().is_some_and(|allow| !listed(allow)) {
+            return Some(format!("plugins.allow does not name \"{id}\""));
+        }
+        if plugins.entries.get(id).is_some_and(|entry| entry.enabled == Some(false)) {
+            return Some(format!("plugins.entries.{id}.enabled is false"));
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> Config {
+        json5::from_str(text).expect("a configuration")
+    }
+
+    #[test]
+    fn comments_and_keys_of_others_are_fine() {
+        let config = config(
+            "// mine\n{ plugins: { slots: { contextEngine: 'sliding-window', memory: 'x' }, load: { paths: ['/p'] } }, gateway: {} }",
+        );
+        assert_eq!(config.plugins.slots.context_engine.as_deref(), Some("sliding-window"));
+        assert_eq!(config.plugins.load.paths, [PathBuf::from("/p")]);
+    }
+
+    #[test]
+    fn deny_wins_over_allow() {
+        let config = config("{plugins: {allow: ['a', 'b'], deny: ['a'], entries: {b: {enabled: false}}}}");
+        assert_eq!(config.forbids("a").as_deref(), Some("plugins.deny names \"a\""));
+        assert_eq!(config.forbids("b").as_deref(), Some("plugins.entries.b.enabled is false"));
+        assert_eq!(config.forbids("c").as_deref(), Some("plugins.allow does not name \"c\""));
+        assert_eq!(Config::default().forbids("a"), None);
+    }
+
+    #[test]
+    fn a_mistake_names_its_place() {
+        let file = std::env::temp_dir().join(format!("context-engine-config-{}.json5", std::process::id()));
+        std::fs::write(&file, "{ plugins: { deny: 7 } }").expect("a file");
+        let error = Config::read(&file).expect_err("refused").to_string();
+        std::fs::remove_file(&file).expect("removed");
+        assert!(error.contains("line 1"), "{error}");
+        assert_eq!(Config::read(&file).expect("defaults"), Config::default());
+    }
+}

@@ -1,0 +1,19 @@
+//! The order of things around an engine: where a host keeps them, what happens in a turn, the replay of a session.
+//!
+//! Decision: the runtime owns the transcript and the order of calls; engines own nothing of either. A replay is a run in
+//! which the model's answers are already known, so it takes the same path as a live turn up to the model call.
+#![forbid(unsafe_code)]
+
+mod compaction;
+pub mod config;
+mod error;
+mod home;
+mod model_call;
+pub mod replay;
+mod scratch;
+
+pub use config::Config;
+pub use error::RuntimeError;
+pub use home::Home;
+pub use model_call::{Prompt, SYSTEM_PROMPT_SEPARATOR};
+pub use replay::{CallReport, Replay, ReplayOptions, ReplaySummary, TurnRange};

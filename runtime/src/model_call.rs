@@ -1,0 +1,178 @@
+//! One model call: the session's history → pipeline → engine → prompt, compacting once when it is too much.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use context_engine_interface::{CallServices, CompactResult, EngineError};
+use context_engine_legacy::pipeline::{self, PipelineOptions};
+use context_engine_loader::{AssembleError, AssembleRequest, Assembled, Call, EngineHandle, PreparedHistory};
+use context_engine_transcript::{Message, TokenCounter};
+use serde_json::{Map, Value, json};
+
+use crate::compaction::compact_session;
+use crate::scratch::ScratchSession;
+
+/// What stands between an engine's addition and the system prompt it is put before.
+pub const SYSTEM_PROMPT_SEPARATOR: &str = "\n\n";
+
+/// What goes to the model.
+#[derive(Debug)]
+pub struct Prompt {
+    /// The system prompt, an engine's addition in front of it.
+    pub system: Option<String>,
+    /// The messages, and who made them.
+    pub assembled: Assembled,
+    /// Tokens of system prompt, addition and messages.
+    pub tokens: u64,
+    /// Whether the session was compacted for this call.
+    pub compacted: bool,
+}
+
+impl Prompt {
+    /// `{"system":…,"messages":[…]}` with the messages in OpenClaw's shape.
+    pub fn to_json(&self) -> Value {
+        let messages: Vec<Value> =
+            self.assembled.messages.iter().map(|message| Value::Object(message.to_map())).collect();
+        json!({ "system": self.system, "messages": messages })
+    }
+}
+
+/// A session in the middle of a run.
+pub(crate) struct LiveSession<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) file: &'a str,
+    pub(crate) system: Option<&'a str>,
+    pub(crate) system_tokens: u64,
+    pub(crate) model: Option<&'a str>,
+    pub(crate) budget: u64,
+    pub(crate) keep_recent: u64,
+    pub(crate) counter: TokenCounter,
+    pub(crate) scratch: Mutex<ScratchSession>,
+}
+
+impl LiveSession<'_> {
+    /// What messages and addition may cost.
+    fn message_budget(&self) -> u64 {
+        self.budget.saturating_sub(self.system_tokens)
+    }
+
+    pub(crate) fn append(&self, message: &Arc<Message>) {
+        self.scratch().append(Arc::clone(message), self.model, &self.counter);
+    }
+
+    pub(crate) fn compactions(&self) -> usize {
+        self.scratch().compactions()
+    }
+
+    pub(crate) fn scratch(&self) -> std::sync::MutexGuard<'_, ScratchSession> {
+        self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The history as engines get it.
+    pub(crate) fn prepared(&self) -> PreparedHistory {
+        let options = PipelineOptions { model: self.model.map(str::to_owned), history_limit: None };
+        let (messages, _) = pipeline::run(self.scratch().context(), &options);
+        PreparedHistory::new(messages, &self.counter)
+    }
+
+    pub(crate) fn call<'c>(&'c self, host_params: &'c Map<String, Value>) -> Call<'c> {
+        Call { session_id: self.id, session_file: self.file, host_params, services: self }
+    }
+
+    /// Makes the prompt of one model call.
+    ///
+    /// Compacts at most once (contract §2.4: no loop without progress), and only when the engine asked for serves: what
+    /// `legacy` answers in place of a failed engine is fitted, not written.
+    pub(crate) fn prompt(
+        &self,
+        handle: &EngineHandle,
+        host_params: &Map<String, Value>,
+    ) -> Result<Prompt, AssembleError> {
+        let mut compacted = false;
+        loop {
+            let history = self.prepared();
+            let history = if history.messages().is_empty() { self.opening() } else { history };
+            let request = AssembleRequest {
+                history: &history,
+                budget: self.message_budget(),
+                counter: &self.counter,
+                model: self.model,
+                available_tools: &[],
+            };
+            let assembled = handle.assemble(self.call(host_params), request)?;
+            let too_much = assembled.may_overflow && history.tokens() > self.message_budget();
+            if too_much && !compacted && assembled.served_by == handle.info().id {
+                compacted = self.compact(handle, host_params, history.tokens());
+                if compacted {
+                    continue;
+                }
+            }
+            let system = match (&assembled.system_prompt_addition, self.system) {
+                (Some(addition), Some(system)) => Some(format!("{addition}{SYSTEM_PROMPT_SEPARATOR}{system}")),
+                (Some(addition), None) => Some(addition.clone()),
+                (None, system) => system.map(str::to_owned),
+            };
+            let tokens = assembled.tokens + self.system_tokens;
+            return Ok(Prompt { system, assembled, tokens, compacted });
+        }
+    }
+
+    /// A prompt before anybody has spoken: the model was called with its system prompt alone.
+    fn opening(&self) -> PreparedHistory {
+        let filler = json!({ "role": "user", "content": pipeline::BOOTSTRAP });
+        let message = match filler {
+            Value::Object(map) => Message::from_map("opening", map).ok(),
+            _ => None,
+        };
+        PreparedHistory::new(message.map(Arc::new).into_iter().collect(), &self.counter)
+    }
+
+    /// Whether the session got shorter.
+    fn compact(&self, handle: &EngineHandle, host_params: &Map<String, Value>, tokens: u64) -> bool {
+        match handle.compact(self.call(host_params), self.message_budget(), tokens) {
+            Ok(result) if result.compacted => true,
+            Ok(result) => {
+                tracing::info!(reason = result.reason.as_deref().unwrap_or("none given"), "not compacted");
+                false
+            }
+            Err(error) => {
+                tracing::warn!(%error, "compaction failed; the prompt is fitted");
+                false
+            }
+        }
+    }
+}
+
+impl CallServices for LiveSession<'_> {
+    fn is_cancelled(&self) -> bool {
+        false
+    }
+
+    fn remaining(&self) -> Option<Duration> {
+        None
+    }
+
+    fn complete(&self, _: &str) -> Result<String, EngineError> {
+        Err(EngineError::unsupported("complete"))
+    }
+
+    fn rewrite_transcript(&self, _: &str) -> Result<String, EngineError> {
+        Err(EngineError::unsupported("rewrite_transcript"))
+    }
+
+    fn delegate_compaction(&self, request_json: &str) -> Result<CompactResult, EngineError> {
+        let request: Value = serde_json::from_str(request_json)
+            .map_err(|error| EngineError::failed(format!("delegate_compaction: no JSON request: {error}")))?;
+        let budget = request.get("tokenBudget").and_then(Value::as_u64).unwrap_or_else(|| self.message_budget());
+        compact_session(self, budget.min(self.message_budget()))
+    }
+
+    fn read_transcript(&self, after: Option<&str>, limit: u32) -> Result<String, EngineError> {
+        let page = self.scratch().page(after, limit as usize).map_err(EngineError::failed)?;
+        Ok(Value::Array(page).to_string())
+    }
+
+    fn memory_prompt_section(&self, _: &str) -> Result<Option<String>, EngineError> {
+        Ok(None)
+    }
+}

@@ -1,0 +1,150 @@
+//! A session that lives in memory: what a replay writes, so that the recorded file is never touched.
+//!
+//! Its entries are those of a transcript; a compaction is an entry like any other, and context is built from entries as
+//! contract §5.2 says: the last summary, the messages it kept, and what came after.
+
+use std::sync::Arc;
+
+use context_engine_interface::Role;
+use context_engine_legacy::pipeline;
+use context_engine_loader::cost_as_sent;
+use context_engine_transcript::{Message, TokenCounter};
+use serde_json::{Value, json};
+
+#[derive(Debug)]
+enum ScratchEntry {
+    Message {
+        recorded: Arc<Message>,
+        /// The message as the pipeline's first stage leaves it, so that it is cleaned once and not before every call;
+        /// `None` when nothing is left of it.
+        clean: Option<Arc<Message>>,
+    },
+    Compaction {
+        summary: Arc<Message>,
+        /// Index of the first entry that stays beside the summary.
+        first_kept: usize,
+    },
+}
+
+/// A session in memory.
+#[derive(Debug, Default)]
+pub(crate) struct ScratchSession {
+    entries: Vec<ScratchEntry>,
+    compactions: usize,
+}
+
+impl ScratchSession {
+    /// Appends a message; `model` is the one the next prompts are for.
+    pub(crate) fn append(&mut self, message: Arc<Message>, model: Option<&str>, counter: &TokenCounter) {
+        let (clean, _) = pipeline::sanitize(vec![Arc::clone(&message)], model);
+        let clean = clean.into_iter().next().map(|message| counted(message, counter));
+        self.entries.push(ScratchEntry::Message { recorded: message, clean });
+    }
+
+    /// Writes a compaction: `summary` stands for everything before the entry with id `first_kept`.
+    pub(crate) fn compact(
+        &mut self,
+        summary: &str,
+        first_kept: &str,
+        tokens_before: u64,
+        counter: &TokenCounter,
+    ) -> Result<(), String> {
+        let is_kept = |entry: &ScratchEntry| match entry {
+            ScratchEntry::Message { recorded, .. } => recorded.id == first_kept,
+            ScratchEntry::Compaction { .. } => false,
+        };
+        let first_kept =
+            self.entries.iter().rposition(is_kept).ok_or_else(|| format!("there is no entry \"{first_kept}\""))?;
+        let message = json!({ "role": "compactionSummary", "summary": summary, "tokensBefore": tokens_before });
+        let Value::Object(map) = message else { return Err("the summary is no message".into()) };
+        let id = format!("compaction-{}", self.compactions + 1);
+        let summary = Message::from_map(id, map).map_err(|error| error.to_string())?;
+        let summary = counted(Arc::new(summary), counter);
+        self.entries.push(ScratchEntry::Compaction { summary, first_kept });
+        self.compactions += 1;
+        Ok(())
+    }
+
+    /// The messages of the session as a run sees them.
+    pub(crate) fn context(&self) -> Vec<Arc<Message>> {
+        let last = self.entries.iter().rev().find_map(|entry| match entry {
+            ScratchEntry::Compaction { summary, first_kept } => Some((summary, *first_kept)),
+            ScratchEntry::Message { .. } => None,
+        });
+        let kept = self.entries[last.map_or(0, |(_, first_kept)| first_kept)..].iter();
+        let messages = kept.filter_map(|entry| match entry {
+            ScratchEntry::Message { clean, .. } => clean.clone(),
+            ScratchEntry::Compaction { .. } => None,
+        });
+        last.map(|(summary, _)| Arc::clone(summary)).into_iter().chain(messages).collect()
+    }
+
+    /// A page of entries after entry `after`, as JSON.
+    pub(crate) fn page(&self, after: Option<&str>, limit: usize) -> Result<Vec<Value>, String> {
+        let messages = || {
+            self.entries.iter().map(|entry| match entry {
+                ScratchEntry::Message { recorded, .. } => ("message", recorded),
+                ScratchEntry::Compaction { summary, .. } => ("compaction", summary),
+            })
+        };
+        let skip = match after {
+            None => 0,
+            Some(id) => {
+                1 + messages().position(|(_, m)| m.id == id).ok_or_else(|| format!("there is no entry \"{id}\""))?
+            }
+        };
+        let entry = |(kind, message): (&str, &Arc<Message>)| json!({ "type": kind, "id": message.id, "message": Value::Object(message.to_map()) });
+        Ok(messages().skip(skip).take(limit).map(entry).collect())
+    }
+
+    /// How often the session was compacted.
+    pub(crate) fn compactions(&self) -> usize {
+        self.compactions
+    }
+}
+
+/// The message with its cost as it will be sent, so that no later call counts it again.
+fn counted(mut message: Arc<Message>, counter: &TokenCounter) -> Arc<Message> {
+    let sent_as_recorded = matches!(message.role, Role::USER | Role::ASSISTANT | Role::TOOL_RESULT);
+    if message.tokens == 0 || !sent_as_recorded {
+        let tokens = cost_as_sent(&message, counter);
+        Arc::make_mut(&mut message).tokens = tokens;
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counter() -> TokenCounter {
+        TokenCounter::for_model(None)
+    }
+
+    fn session(ids: &[&str]) -> ScratchSession {
+        let mut session = ScratchSession::default();
+        for id in ids {
+            let Value::Object(map) = json!({ "role": "user", "content": *id }) else { panic!("an object") };
+            session.append(Arc::new(Message::from_map(*id, map).expect("a message")), None, &counter());
+        }
+        session
+    }
+
+    fn ids(session: &ScratchSession) -> String {
+        session.context().iter().map(|m| m.id.clone()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn context_is_the_last_summary_what_it_kept_and_what_came_after() {
+        let mut session = session(&["a", "b", "c"]);
+        assert_eq!(ids(&session), "a b c");
+        session.compact("s1", "c", 10, &counter()).expect("compacted");
+        assert_eq!(ids(&session), "compaction-1 c");
+        let Value::Object(map) = json!({ "role": "user", "content": "d" }) else { panic!("an object") };
+        session.append(Arc::new(Message::from_map("d", map).expect("a message")), None, &counter());
+        session.compact("s2", "d", 10, &counter()).expect("compacted");
+        assert_eq!(ids(&session), "compaction-2 d");
+        assert_eq!(session.page(Some("c"), 2).expect("a page").len(), 2);
+        assert!(session.compact("s3", "nowhere", 1, &counter()).is_err());
+    }
+}
