@@ -1,0 +1,203 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, Parser, Subcommand};
+use context_engine_runtime::TurnRange;
+
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (engine schema 1)");
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  done, and something is not as asked: another engine answered, a plugin was refused
+  2  not done; the reason is on standard error
+
+Things are kept in $CONTEXT_ENGINE_HOME (default ~/.context-engine): config.json5, plugins/, state/.";
+
+/// Replays recorded agent sessions through context engines, and looks after the engines.
+///
+/// A context engine decides what a model sees before each call. Engines are shared libraries in a plugins directory;
+/// the built-in engine is called `legacy`.
+#[derive(Debug, Parser)]
+#[command(name = "context-engine", version = VERSION, after_help = EXIT_CODES)]
+pub(crate) struct Cli {
+    /// Say more on standard error: -v what is done, -vv for an engine's author.
+    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
+    pub(crate) verbose: u8,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Play a recorded session through an engine, call by call
+    Replay(ReplayArgs),
+    /// See which engines there are
+    #[command(subcommand)]
+    Plugins(PluginsCommand),
+    /// Check the installation: which engine serves, what is wrong with the others, what to do
+    Doctor(DoctorArgs),
+}
+
+const REPLAY_HELP: &str = "\
+Formats, recognised by content: OpenClaw v3 and pi v1 JSONL, OpenAI chat messages (one dialogue or many in a file).
+
+Examples:
+  context-engine replay session.jsonl --engine sliding-window --budget 32k
+  context-engine replay dialogues.json --session all --json | jq .summary
+  context-engine replay session.jsonl --turns 10..12 --dump prompts/   # every prompt as prompts/<turn>-<call>.json
+
+Each prompt is within the budget, never empty, has every call with its result, and does not end in an assistant message.
+The recorded file is never written.";
+
+/// Play a recorded session through an engine.
+///
+/// Before each recorded model response, the history so far goes to the engine, and what would be sent to the model is
+/// measured. One row per turn: messages and tokens in the history, in the last prompt of the turn, what was summarised
+/// or left out, which engine answered, how long it took.
+#[derive(Debug, Args)]
+#[command(after_help = REPLAY_HELP)]
+pub(crate) struct ReplayArgs {
+    /// The recorded session
+    pub(crate) session_file: PathBuf,
+    /// Id of the engine [default: the slot in config.json5, else legacy]
+    #[arg(long, value_name = "ID")]
+    pub(crate) engine: Option<String>,
+    /// Tokens one prompt may cost, system prompt included; 32000 or 32k
+    #[arg(long, value_name = "TOKENS", default_value = "32k")]
+    pub(crate) budget: Tokens,
+    /// Turns to play, counted from 1, both ends included: A..B, A.., ..B or A; earlier ones are history
+    #[arg(long, value_name = "A..B", default_value = "1..")]
+    pub(crate) turns: TurnRange,
+    /// Which session of a file with several: its number, or all
+    #[arg(long, value_name = "N|all", default_value = "1")]
+    pub(crate) session: Which,
+    /// Keep the compactions that were recorded, instead of playing the raw messages
+    #[arg(long)]
+    pub(crate) honor_compactions: bool,
+    /// Model the tokens are counted for [default: the recorded one]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) model: Option<String>,
+    /// Write each prompt as DIR/<turn>-<call>.json (with --session all: DIR/<session>/…)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dump: Option<PathBuf>,
+    /// Print one JSON object (with --session all: one per line)
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) directories: Directories,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Directories {
+    /// Plugins directory to use instead of the configured ones; may be given several times
+    #[arg(long = "plugins", value_name = "DIR")]
+    pub(crate) plugins: Vec<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PluginsCommand {
+    /// List the engines in the plugins directories; runs none of them
+    List(ListArgs),
+    /// Read one library or plugin folder and say whether it would be used; runs nothing of it
+    Inspect(InspectArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) directories: Directories,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InspectArgs {
+    /// The library, or the folder with its plugin.json
+    pub(crate) path: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) directories: Directories,
+}
+
+/// A number of tokens, as people write it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tokens(pub(crate) u64);
+
+impl FromStr for Tokens {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Tokens, String> {
+        let plain: String = text.trim().chars().filter(|c| !matches!(c, '_' | ',')).collect();
+        let lower = plain.to_ascii_lowercase();
+        let (digits, unit) = match lower.strip_suffix('k') {
+            Some(digits) => (digits, 1_000),
+            None => (lower.as_str(), 1),
+        };
+        let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+        number
+            .filter(|&number| number > 0)
+            .map(Tokens)
+            .ok_or_else(|| "expected a number such as 32000 or 32k".to_owned())
+    }
+}
+
+/// Which session of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    All,
+    Number(usize),
+}
+
+impl FromStr for Which {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Which, String> {
+        if text == "all" {
+            return Ok(Which::All);
+        }
+        let number = text.parse::<usize>().ok().filter(|&number| number > 0);
+        number.map(Which::Number).ok_or_else(|| "expected a number from 1 on, or `all`".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_version_names_the_schema() {
+        assert!(VERSION.ends_with(&format!("schema {})", context_engine_interface::SCHEMA_VERSION)));
+    }
+
+    #[test]
+    fn tokens_are_read_as_people_write_them() {
+        for (text, tokens) in
+            [("32000", 32_000), ("32k", 32_000), ("128K", 128_000), ("8,000", 8_000), ("8_000", 8_000)]
+        {
+            assert_eq!(text.parse(), Ok(Tokens(tokens)));
+        }
+        for text in ["", "0", "-1", "k", "32m", "99999999999999999999"] {
+            assert!(text.parse::<Tokens>().is_err(), "{text}");
+        }
+    }
+}

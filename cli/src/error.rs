@@ -1,0 +1,30 @@
+//! Why a command could not be done.
+
+use std::path::PathBuf;
+
+use context_engine_loader::LoaderError;
+use context_engine_runtime::RuntimeError;
+use context_engine_transcript::TranscriptError;
+
+/// One line for the person at the terminal.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CliError {
+    #[error(transparent)]
+    Loader(#[from] LoaderError),
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    #[error(transparent)]
+    Transcript(#[from] TranscriptError),
+    #[error("{}: the file has {found} sessions, there is no session {asked}; use --session 1 to {found}, or all", path.display())]
+    Session { path: PathBuf, asked: usize, found: usize },
+    #[error("{}: no session with messages was found in the file", path.display())]
+    NoSession { path: PathBuf },
+    #[error("plugins.entries.{id} may not be used: {reason}; change config.json5 or use another engine")]
+    Forbidden { id: String, reason: String },
+    #[error("{}: {doing}: {source}", path.display())]
+    File { path: PathBuf, doing: &'static str, source: std::io::Error },
+    #[error("writing the output: {0}")]
+    Output(#[from] std::io::Error),
+    #[error("writing JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}

@@ -1,0 +1,101 @@
+//! `context-engine plugins list` and `inspect`
+
+use std::path::Path;
+
+use context_engine_loader::{LoaderError, Plugin};
+use serde_json::{Value, json};
+
+use crate::Outcome;
+use crate::args::{Directories, InspectArgs, ListArgs};
+use crate::error::CliError;
+use crate::output::{line, number};
+use crate::setup::Host;
+
+pub(crate) fn list(args: &ListArgs) -> Result<Outcome, CliError> {
+    let host = Host::new(&args.directories)?;
+    let found = host.loader.scan();
+    if args.json {
+        let plugins: Vec<Value> = found.iter().map(|found| verdict_json(found.as_ref())).collect();
+        line(json!({ "directories": host.directories, "plugins": plugins }))?;
+    } else {
+        line(format_args!("{:<24} {:<10} built in", "legacy", env!("CARGO_PKG_VERSION")))?;
+        for found in &found {
+            match found {
+                Ok(plugin) => {
+                    let forbidden = host.config.forbids(&plugin.info().id);
+                    let remark = forbidden.map_or_else(String::new, |reason| format!("  not used: {reason}"));
+                    let (info, path) = (plugin.info(), plugin.candidate.path.display());
+                    line(format_args!("{:<24} {:<10} {path}{remark}", info.id, info.version))?;
+                }
+                Err(error) => line(format_args!("{:<24} {:<10} {error}", "-", "refused"))?,
+            }
+        }
+        if found.is_empty() {
+            let directories: Vec<String> = host.directories.iter().map(|d| d.display().to_string()).collect();
+            line(format_args!("no plugins in {}; drop an engine's library into it", directories.join(", ")))?;
+        }
+    }
+    Ok(if found.iter().any(Result::is_err) { Outcome::Findings } else { Outcome::Fine })
+}
+
+pub(crate) fn inspect(args: &InspectArgs) -> Result<Outcome, CliError> {
+    let host = Host::new(&Directories { plugins: vec![] })?;
+    let verdict = host.loader.inspect(&args.path);
+    if args.json {
+        line(verdict_json(verdict.as_ref()))?;
+    } else {
+        match &verdict {
+            Ok(plugin) => describe(&args.path, plugin)?,
+            Err(error) => line(format_args!("refused: {error}"))?,
+        }
+    }
+    Ok(if verdict.is_err() { Outcome::Findings } else { Outcome::Fine })
+}
+
+fn describe(path: &Path, plugin: &Plugin) -> Result<(), CliError> {
+    let (record, info) = (&plugin.inspection.record, plugin.info());
+    line(format_args!("usable: {}", path.display()))?;
+    let accepted = match &info.accepted_host_params {
+        None => "all".to_owned(),
+        Some(keys) if keys.is_empty() => "none".to_owned(),
+        Some(keys) => keys.join(", "),
+    };
+    let list = |items: &[String]| if items.is_empty() { "none".to_owned() } else { items.join(", ") };
+    for (name, value) in [
+        ("id", info.id.clone()),
+        ("name", info.name.clone()),
+        ("version", info.version.clone()),
+        ("owns compaction", if info.owns_compaction { "yes" } else { "no" }.to_owned()),
+        ("host params", accepted),
+        ("extensions", list(&record.extensions)),
+        ("schema", record.schema_version.to_string()),
+        ("interface", record.interface_version.clone()),
+        ("panic", record.panic.clone()),
+        ("target", record.target.clone()),
+        ("compiler", record.compiler.clone()),
+        ("size", format!("{} bytes", number(plugin.inspection.bytes))),
+        ("digest", plugin.staged.digest.to_string()),
+        ("needs", list(&plugin.inspection.needs)),
+    ] {
+        line(format_args!("  {name:<16} {value}"))?;
+    }
+    Ok(line("nothing of the file was run")?)
+}
+
+/// A plugin's verdict for scripts.
+pub(crate) fn verdict_json(found: Result<&Plugin, &LoaderError>) -> Value {
+    match found {
+        Ok(plugin) => json!({
+            "path": plugin.candidate.path,
+            "usable": true,
+            "digest": plugin.staged.digest.to_string(),
+            "inspection": plugin.inspection,
+        }),
+        Err(error) => json!({
+            "path": error.path,
+            "usable": false,
+            "step": error.step.to_string(),
+            "reason": error.problem.to_string(),
+        }),
+    }
+}

@@ -1,0 +1,274 @@
+//! `context-engine replay`
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use context_engine_loader::{Creation, EngineHandle, LEGACY, Problem};
+use context_engine_runtime::{CallReport, Prompt, Replay, ReplayOptions, ReplaySummary, RuntimeError};
+use context_engine_transcript::{ImportWarning, RecordedSession, TokenCounter, load};
+use serde::Serialize;
+
+use crate::Outcome;
+use crate::args::{ReplayArgs, Which};
+use crate::error::CliError;
+use crate::output::{self, duration, line, note, number};
+use crate::setup::Host;
+
+/// What `--json` prints for a session.
+#[derive(Serialize)]
+struct SessionReport<'a> {
+    session: &'a str,
+    engine: &'a str,
+    budget: u64,
+    calls: &'a [CallReport],
+    summary: &'a ReplaySummary,
+}
+
+pub(crate) fn run(args: &ReplayArgs) -> Result<Outcome, CliError> {
+    let host = Host::new(&args.directories)?;
+    let slot = host.config.plugins.slots.context_engine.as_deref();
+    let engine = args.engine.as_deref().or(slot).unwrap_or(LEGACY).trim();
+    let engine = if matches!(engine, "" | "none") { LEGACY } else { engine };
+    let imported = load(&args.session_file)?;
+    for warning in &imported.warnings {
+        note(describe(&args.session_file, warning));
+    }
+    let mut sessions = imported.sessions;
+    sessions.retain(|session| !session.history(Default::default()).messages.is_empty());
+    let found = sessions.len();
+    let (first, chosen) = match args.session {
+        _ if found == 0 => return Err(CliError::NoSession { path: args.session_file.clone() }),
+        Which::All => (0, &mut sessions[..]),
+        Which::Number(asked) if asked > found => {
+            return Err(CliError::Session { path: args.session_file.clone(), asked, found });
+        }
+        Which::Number(asked) => (asked - 1, &mut sessions[asked - 1..asked]),
+    };
+    if found > 1 && chosen.len() == 1 {
+        note(format_args!("session {} of {found}; --session N or --session all for the others", first + 1));
+    }
+    let mut outcome = Outcome::Fine;
+    for session in chosen {
+        let model = args.model.as_deref().or(session.model.as_deref());
+        let counter = TokenCounter::for_model(model);
+        count(session, &counter);
+        let handle = open(&host, engine, counter)?;
+        let summary = play(args, engine, &handle, session, counter)?;
+        if summary.fallbacks > 0 {
+            outcome = Outcome::Findings;
+        }
+    }
+    Ok(outcome)
+}
+
+/// The engine asked for. One that does not exist is a mistake of the person's; one that is broken is answered by legacy.
+fn open(host: &Host, engine: &str, counter: TokenCounter) -> Result<EngineHandle, CliError> {
+    if engine != LEGACY {
+        if let Some(reason) = host.config.forbids(engine) {
+            return Err(CliError::Forbidden { id: engine.to_owned(), reason });
+        }
+        if let Err(error) = host.loader.find(engine)
+            && matches!(error.problem, Problem::NotFound { .. })
+        {
+            return Err(error.into());
+        }
+    }
+    let config = host.config.plugins.entries.get(engine).and_then(|entry| entry.config.clone());
+    let creation = Creation { config, counter: Some(counter), ..Creation::default() };
+    Ok(host.loader.engine(engine, &creation).map_err(RuntimeError::Legacy)?)
+}
+
+fn count(session: &mut RecordedSession, counter: &TokenCounter) {
+    let bar = output::progress(0, "counting tokens");
+    session.count_tokens(counter);
+    bar.finish_and_clear();
+}
+
+fn play(
+    args: &ReplayArgs,
+    engine: &str,
+    handle: &EngineHandle,
+    session: &RecordedSession,
+    counter: TokenCounter,
+) -> Result<ReplaySummary, CliError> {
+    let options = ReplayOptions {
+        budget: args.budget.0,
+        turns: args.turns,
+        honor_compactions: args.honor_compactions,
+        keep_recent: None,
+    };
+    let replay = Replay::new(session, counter, options)?;
+    let dump = args.dump.as_deref().map(|root| Dump::new(root, session, args.session == Which::All)).transpose()?;
+    let bar = output::progress(replay.calls(), "replaying");
+    let mut rows = Rows::default();
+    let mut calls = Vec::new();
+    if !args.json {
+        line(format_args!("{}: {engine}, budget {} tokens", session.id, number(args.budget.0)))?;
+        line(Rows::HEADER)?;
+    }
+    let summary = replay.run(handle, engine, |report: &CallReport, prompt: &Prompt| {
+        if let Some(dump) = &dump {
+            dump.write(report, prompt)?;
+        }
+        bar.inc(1);
+        if args.json {
+            calls.push(report.clone());
+        } else if let Some(row) = rows.add(report) {
+            bar.suspend(|| line(row))?;
+        }
+        Ok::<(), CliError>(())
+    })?;
+    bar.finish_and_clear();
+    if args.json {
+        let report =
+            SessionReport { session: &session.id, engine, budget: args.budget.0, calls: &calls, summary: &summary };
+        line(serde_json::to_string(&report)?)?;
+    } else {
+        if let Some(row) = rows.finish() {
+            line(row)?;
+        }
+        line(describe_summary(engine, &summary))?;
+        if let Some(why) = handle.why() {
+            line(format_args!("legacy answered, because {why}"))?;
+        }
+    }
+    Ok(summary)
+}
+
+/// The rows of the table: one per turn, printed when the turn is over.
+#[derive(Default)]
+struct Rows {
+    turn: usize,
+    calls: usize,
+    us: u64,
+    compacted: bool,
+    last: Option<CallReport>,
+}
+
+impl Rows {
+    const HEADER: &'static str = " turn calls |  history messages    tokens |  sent messages   tokens | summarised left out | engine          time";
+
+    /// Takes a call; gives the row of the turn before when a new one starts.
+    fn add(&mut self, report: &CallReport) -> Option<String> {
+        let done = if report.turn == self.turn { None } else { self.finish() };
+        self.turn = report.turn;
+        self.calls += 1;
+        self.us += report.assemble_us;
+        self.compacted |= report.compacted;
+        self.last = Some(report.clone());
+        done
+    }
+
+    fn finish(&mut self) -> Option<String> {
+        let last = self.last.take()?;
+        let remark = match (&last.fallback, self.compacted, last.fitted) {
+            (Some(why), _, _) => format!("  {why}"),
+            (None, true, _) => "  compacted".to_owned(),
+            (None, false, true) => "  fitted by the host".to_owned(),
+            (None, false, false) => String::new(),
+        };
+        let row = format!(
+            "{:>5} {:>5} | {:>17} {:>9} | {:>14} {:>8} | {:>10} {:>8} | {:<14} {:>6}{remark}",
+            last.turn,
+            self.calls,
+            number(last.history_messages as u64),
+            number(last.history_tokens),
+            number(last.sent_messages as u64),
+            number(last.sent_tokens),
+            number(last.summarised as u64),
+            number(last.left_out as u64),
+            last.served_by,
+            duration(self.us),
+        );
+        *self = Rows { turn: self.turn, ..Rows::default() };
+        Some(row)
+    }
+}
+
+fn describe_summary(engine: &str, summary: &ReplaySummary) -> String {
+    let mut text = format!(
+        "{engine}: {} turns, {} calls; sent {} tokens in all, {} at the median, {} at most; {} compactions; \
+         engine time {} at the median, {} at most",
+        number(summary.turns as u64),
+        number(summary.calls as u64),
+        number(summary.sent_tokens),
+        number(summary.sent_tokens_p50),
+        number(summary.sent_tokens_max),
+        number(summary.compactions as u64),
+        duration(summary.assemble_us_p50),
+        duration(summary.assemble_us_max),
+    );
+    for (count, what) in [(summary.fallbacks, "calls answered by another engine"), (summary.fitted, "prompts fitted")] {
+        if count > 0 {
+            text.push_str(&format!("; {} {what}", number(count as u64)));
+        }
+    }
+    for (kind, count) in &summary.skipped {
+        text.push_str(&format!("; {count} {kind} entries not played"));
+    }
+    text
+}
+
+fn describe(file: &Path, warning: &ImportWarning) -> String {
+    format!("{}: {warning}", file.display())
+}
+
+/// Where prompts are written.
+struct Dump {
+    folder: PathBuf,
+}
+
+impl Dump {
+    /// Makes the folder, and removes prompts an earlier replay left in it: they would pass for this one's.
+    fn new(root: &Path, session: &RecordedSession, all: bool) -> Result<Dump, CliError> {
+        let folder = if all { root.join(file_name(&session.id)) } else { root.to_owned() };
+        let clear = || {
+            fs::create_dir_all(&folder)?;
+            let earlier = |entry: &fs::DirEntry| is_prompt(&entry.file_name().to_string_lossy());
+            fs::read_dir(&folder)?.flatten().filter(earlier).try_for_each(|entry| fs::remove_file(entry.path()))
+        };
+        match clear() {
+            Ok(()) => Ok(Dump { folder }),
+            Err(source) => Err(CliError::File { path: folder, doing: "preparing the folder for prompts", source }),
+        }
+    }
+
+    fn write(&self, report: &CallReport, prompt: &Prompt) -> Result<(), CliError> {
+        let path = self.folder.join(format!("{}-{}.json", report.turn, report.call));
+        let json = serde_json::to_vec(&prompt.to_json())?;
+        fs::write(&path, json).map_err(|source| CliError::File { path, doing: "writing a prompt", source })
+    }
+}
+
+/// Whether a file name is `<turn>-<call>.json`.
+fn is_prompt(name: &str) -> bool {
+    let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    name.strip_suffix(".json").and_then(|stem| stem.split_once('-')).is_some_and(|(a, b)| number(a) && number(b))
+}
+
+/// A session id as a file name.
+fn file_name(id: &str) -> String {
+    let safe = |c: char| if c.is_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
+    let name: String = id.chars().map(safe).take(120).collect();
+    if name.trim_matches('.').is_empty() { "session".to_owned() } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_prompts_of_an_earlier_replay_are_removed() {
+        assert!(is_prompt("12-3.json"));
+        for name in ["12-3.jsonl", "notes.json", "a-1.json", "1-.json", "12.json", "1-2-3.json"] {
+            assert!(!is_prompt(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_session_id_cannot_leave_its_folder() {
+        assert_eq!(file_name("../../etc/passwd"), ".._.._etc_passwd");
+        assert_eq!(file_name(".."), "session");
+        assert_eq!(file_name("task 7/1"), "task_7_1");
+    }
+}

@@ -1,0 +1,50 @@
+//! What every command needs: logs, configuration, a loader.
+
+use std::path::PathBuf;
+
+use context_engine_loader::{Loader, LoaderOptions};
+use context_engine_runtime::{Config, Home};
+use tracing_subscriber::filter::LevelFilter;
+
+use crate::args::Directories;
+use crate::error::CliError;
+
+/// Logs go to standard error: nothing a plugin says may get between the lines of `--json`.
+pub(crate) fn init_logs(verbose: u8) {
+    let level = match verbose {
+        0 => LevelFilter::WARN,
+        1 => LevelFilter::INFO,
+        2 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    };
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_max_level(level)
+        .with_ansi(false)
+        .without_time()
+        .with_target(false)
+        .init();
+}
+
+/// The host as configured.
+pub(crate) struct Host {
+    pub(crate) home: Home,
+    pub(crate) config: Config,
+    /// Plugins directories, in order of precedence.
+    pub(crate) directories: Vec<PathBuf>,
+    pub(crate) loader: Loader,
+}
+
+impl Host {
+    pub(crate) fn new(asked: &Directories) -> Result<Host, CliError> {
+        let home = Home::from_env()?;
+        let config = Config::read(&home.config())?;
+        let directories = if asked.plugins.is_empty() {
+            config.plugins.load.paths.iter().cloned().chain([home.plugins()]).collect()
+        } else {
+            asked.plugins.clone()
+        };
+        let loader = Loader::new(LoaderOptions { directories: directories.clone(), state_dir: home.state() });
+        Ok(Host { home, config, directories, loader })
+    }
+}
