@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use context_engine_interface::ViewChunks;
+use context_engine_legacy::compaction::{CompactionOptions, compact};
+use context_engine_legacy::fit::fit;
 use context_engine_legacy::pipeline::{PipelineOptions, render, run};
 use context_engine_legacy::summary::summarize;
 use context_engine_transcript::Message;
@@ -76,6 +78,18 @@ fn main() {
         let chunks = ViewChunks::build(&view);
         time(&format!("summary, {what}"), bytes, || summarize(chunks.index().messages().iter(), None, 16_000));
     }
+    let by_four = |text: &str| (text.len() as u64).div_ceil(4);
+    let mut view = run(session(10_000, false), &options).0;
+    for message in &mut view {
+        Arc::make_mut(message).tokens = 8 + by_four(&message.json);
+    }
+    let bytes = view.iter().map(|m| m.json.len()).sum();
+    let chunks = ViewChunks::build(&view);
+    let index = chunks.index();
+    time("fit, 100000 messages that fit", bytes, || fit(index.messages(), u64::MAX, &by_four));
+    time("fit, 100000 messages into 100k tokens", bytes, || fit(index.messages(), 100_000, &by_four));
+    let options = CompactionOptions { usable_budget: 100_000, keep_recent: None, previous_summary: None };
+    time("compact, 100000 messages", bytes, || compact(index.messages(), &options, &by_four));
     let talk = talk(20_000);
     let bytes = talk.iter().map(|m| m.json.len()).sum();
     let chunks = ViewChunks::build(&talk);

@@ -58,6 +58,11 @@ pub(crate) fn call(id: &str, name: &str, arguments: &str, count: Count<'_>) -> u
     CALL_OVERHEAD + count(id) + count(name) + count(arguments)
 }
 
+/// What a person's command costs, without its output.
+pub(crate) fn command(command: &str, count: Count<'_>) -> u64 {
+    MESSAGE_OVERHEAD + wrapper(Role::BASH_EXECUTION, count) + count(command)
+}
+
 /// What a user message of one text costs.
 pub(crate) fn text(text: &str, count: Count<'_>) -> u64 {
     MESSAGE_OVERHEAD + BLOCK_OVERHEAD + count(text)

@@ -27,6 +27,8 @@ pub(crate) use cost::message as count_message;
 pub const MIN_BUDGET: u64 = 32;
 /// Share of the budget a summary may take, in percent.
 const SUMMARY_PERCENT: u64 = 15;
+/// Most tokens a summary takes: what is found by extraction in more is not worth the recent turns it costs.
+const MOST_SUMMARY: u64 = 6_000;
 /// Fewest tokens worth a summary.
 const LEAST_SUMMARY: u64 = 64;
 /// Fewest tokens worth a part of an older turn or group, at most; a quarter of a small budget.
@@ -51,7 +53,7 @@ pub fn fit(messages: Messages<'_>, budget: u64, count: &dyn Fn(&str) -> u64) -> 
     }
     let budget = budget.max(MIN_BUDGET).saturating_sub(fillers).max(MIN_BUDGET / 4);
     let fitting = Fitting { messages, costs: &costs, count, least_part: LEAST_PART.min(budget / 4) };
-    let share = budget * SUMMARY_PERCENT / 100;
+    let share = (budget * SUMMARY_PERCENT / 100).min(MOST_SUMMARY);
     let reserve = if share >= LEAST_SUMMARY { share } else { 0 };
     let mut chosen = fitting.choose(budget, reserve);
     if chosen.messages() == messages.len() {
@@ -217,8 +219,10 @@ impl Fitting<'_> {
         } else {
             let shrunk = match first.role {
                 Role::ASSISTANT => shrink::assistant(first, most, self.count),
-                Role::USER | Role::TOOL_RESULT => shrink::text(first, most, self.count),
-                _ => None,
+                Role::BASH_EXECUTION => shrink::command(first, most, self.count),
+                // A summary is better summarised again, with what followed it.
+                Role::COMPACTION_SUMMARY | Role::BRANCH_SUMMARY => None,
+                _ => shrink::text(first, most, self.count),
             };
             let Some(shrunk) = shrunk else { return };
             pieces.push(Piece::Replace(group.start, shrunk.json));

@@ -77,6 +77,18 @@ pub(crate) fn text(view: &MessageView<'_>, max: u64, count: Count<'_>) -> Option
     (tokens <= max).then_some(Shrunk { json, tokens })
 }
 
+/// A command a person ran in at most `max` tokens: its output loses its middle.
+pub(crate) fn command(view: &MessageView<'_>, max: u64, count: Count<'_>) -> Option<Shrunk> {
+    let mut message = object(view.json.as_str())?;
+    let text = |message: &Map<String, Value>, name: &str| message.get(name).and_then(Value::as_str).map(str::to_owned);
+    let output = text(&message, "output")?;
+    let fixed = cost::command(text(&message, "command").as_deref().unwrap_or(""), count);
+    let cut = cut_to_tokens(&output, max.checked_sub(fixed)?, view.id.as_str(), count);
+    let tokens = fixed + count(&cut);
+    message.insert("output".into(), cut.into());
+    (tokens <= max).then(|| Shrunk { json: Value::Object(message).to_string(), tokens })
+}
+
 /// An assistant message in at most `max` tokens; `None` when its calls cannot be made small enough.
 pub(crate) fn assistant(view: &MessageView<'_>, max: u64, count: Count<'_>) -> Option<Shrunk> {
     // Characters left of a text and of a string in arguments, from mild to hard.

@@ -106,12 +106,13 @@ fn c4_the_newest_group_is_cut_when_it_alone_is_too_large() {
 
 #[test]
 fn a10_signed_thinking_is_whole_or_absent() {
-    let history = "U \"one\"\nA [\"thought \"*1]\nA [thinking-thinking-thinking-thinking-thinking-thinking-thinking-thinking/S1] \"text\" <c1:read>\nR c1:read \"out \"*2000";
+    let signed = ["thinking"; 8].join("-");
+    let history = format!("U \"one\"\nA [unsigned] [{signed}/S1] \"text\" <c1:read>\nR c1:read \"out \"*2000");
     for budget in (MIN_BUDGET..3_000).step_by(7) {
-        for message in fitted(history, budget) {
+        for message in fitted(&history, budget) {
             for block in message.blocks.iter().filter(|b| b.kind == BlockKind::THINKING) {
                 assert!(block.flags.contains(BlockFlags::SIGNED));
-                assert_eq!(block.text, ["thinking"; 8].join("-"));
+                assert_eq!(block.text, signed);
             }
         }
     }
@@ -151,6 +152,13 @@ fn the_user_message_is_cut_with_a_mark_when_it_must_be() {
 fn pictures_become_a_line_when_there_is_no_room_for_them() {
     let out = fitted("U \"look\" img\nA <c1:shot>\nR c1:shot \"seen\" img", 1_000);
     assert!(print(&out).contains("[image/png left out: it did not fit]"), "{}", print(&out));
+}
+
+#[test]
+fn a_command_with_a_long_output_is_cut_like_a_result() {
+    let out = fitted("U \"one\"\nA \"a\"\nB \"find .\" \"file \"*20000", 1_000);
+    assert!(print(&out).contains("B \"find .\" \"file file"), "{}", print(&out));
+    assert!(cost_of(&out, &by_four) > 800, "the room is used");
 }
 
 #[test]
