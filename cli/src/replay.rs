@@ -146,7 +146,7 @@ struct Rows {
 }
 
 impl Rows {
-    const HEADER: &'static str = " turn calls |  history messages    tokens |  sent messages   tokens | summarised left out | engine          time";
+    const HEADER: &'static str = " turn calls |  history messages    tokens |  sent messages   tokens | summarised not sent | engine          time";
 
     /// Takes a call; gives the row of the turn before when a new one starts.
     fn add(&mut self, report: &CallReport) -> Option<String> {

@@ -26,6 +26,8 @@ pub struct Prompt {
     pub tokens: u64,
     /// Whether the session was compacted for this call.
     pub compacted: bool,
+    /// Recorded messages that the session's newest summary stands for.
+    pub behind_summary: usize,
 }
 
 impl Prompt {
@@ -113,7 +115,8 @@ impl LiveSession<'_> {
                 (None, system) => system.map(str::to_owned),
             };
             let tokens = assembled.tokens + self.system_tokens;
-            return Ok(Prompt { system, assembled, tokens, compacted });
+            let behind_summary = self.scratch().summarised();
+            return Ok(Prompt { system, assembled, tokens, compacted, behind_summary });
         }
     }
 

@@ -95,9 +95,9 @@ pub struct CallReport {
     pub compacted: bool,
     /// Time the engine took, in microseconds.
     pub assemble_us: u64,
-    /// Messages that summaries in the prompt were made from.
+    /// Messages that the summaries in the prompt stand for.
     pub summarised: usize,
-    /// Messages of the history that are not in the prompt as they are.
+    /// Messages of the history that are not in the prompt as they are: summarised, shortened or left out.
     pub left_out: usize,
     /// Calls and results the host repaired in the plan.
     pub repaired: usize,
@@ -323,8 +323,8 @@ fn report(turn: usize, call: usize, history_messages: usize, history_tokens: u64
         fallback: assembled.why.clone(),
         compacted: prompt.compacted,
         assemble_us: u64::try_from(assembled.took.as_micros()).unwrap_or(u64::MAX),
-        summarised: assembled.summarised,
-        left_out: assembled.left_out,
+        summarised: assembled.summarised + prompt.behind_summary,
+        left_out: assembled.left_out + prompt.behind_summary,
         repaired: assembled.repaired,
         fitted: assembled.fitted,
     }

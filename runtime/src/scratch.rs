@@ -65,12 +65,23 @@ impl ScratchSession {
         Ok(())
     }
 
-    /// The messages of the session as a run sees them.
-    pub(crate) fn context(&self) -> Vec<Arc<Message>> {
-        let last = self.entries.iter().rev().find_map(|entry| match entry {
+    /// The newest summary and the index of the first entry it does not stand for.
+    fn last_compaction(&self) -> Option<(&Arc<Message>, usize)> {
+        self.entries.iter().rev().find_map(|entry| match entry {
             ScratchEntry::Compaction { summary, first_kept } => Some((summary, *first_kept)),
             ScratchEntry::Message { .. } => None,
-        });
+        })
+    }
+
+    /// How many recorded messages the newest summary stands for.
+    pub(crate) fn summarised(&self) -> usize {
+        let before = &self.entries[..self.last_compaction().map_or(0, |(_, first_kept)| first_kept)];
+        before.iter().filter(|entry| matches!(entry, ScratchEntry::Message { .. })).count()
+    }
+
+    /// The messages of the session as a run sees them.
+    pub(crate) fn context(&self) -> Vec<Arc<Message>> {
+        let last = self.last_compaction();
         let kept = self.entries[last.map_or(0, |(_, first_kept)| first_kept)..].iter();
         let messages = kept.filter_map(|entry| match entry {
             ScratchEntry::Message { clean, .. } => clean.clone(),
