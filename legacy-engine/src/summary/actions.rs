@@ -180,8 +180,21 @@ fn only_looks(command: &str) -> bool {
         "sort", "uniq", "awk", "cut", "file", "stat", "du", "ps", "true",
     ];
     const GIT_LOOKS: [&str; 6] = ["status", "log", "diff", "show", "branch", "blame"];
-    let writes = command.contains('>') && !command.contains("2>");
-    let mut parts = command.split(['|', ';', '&', '\n']).map(str::trim).filter(|part| !part.is_empty());
+    // What stands in quotes is a pattern or a text, and may hold any sign.
+    let mut quote: Option<char> = None;
+    let bare: String = command
+        .chars()
+        .filter(|c| {
+            match quote {
+                Some(open) if *c == open => quote = None,
+                None if matches!(c, '"' | '\'') => quote = Some(*c),
+                _ => return quote.is_none(),
+            }
+            false
+        })
+        .collect();
+    let writes = bare.contains('>') && !bare.contains("2>");
+    let mut parts = bare.split(['|', ';', '&', '\n']).map(str::trim).filter(|part| !part.is_empty());
     !writes
         && parts.all(|part| {
             let mut words = part.split_whitespace();

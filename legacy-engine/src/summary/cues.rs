@@ -5,7 +5,7 @@
 
 use std::sync::OnceLock;
 
-use aho_corasick::{AhoCorasick, MatchKind};
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
 /// What a sentence states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -107,8 +107,11 @@ fn matcher() -> &'static (AhoCorasick, Vec<Kind>) {
         ];
         let phrases = lists.iter().flat_map(|(list, _)| list.iter());
         let kinds = lists.iter().flat_map(|(list, kind)| list.iter().map(|_| *kind)).collect();
-        let matcher =
-            AhoCorasick::builder().ascii_case_insensitive(true).match_kind(MatchKind::Standard).build(phrases);
+        let matcher = AhoCorasick::builder()
+            .ascii_case_insensitive(true)
+            .match_kind(MatchKind::Standard)
+            .kind(Some(AhoCorasickKind::DFA))
+            .build(phrases);
         (matcher.expect("a fixed list of phrases"), kinds)
     })
 }

@@ -43,8 +43,8 @@ struct Seen {
 impl Identifiers {
     /// Notes every identifier of the text. `weight` says how much its speaker's choice of words counts.
     pub(super) fn read(&mut self, text: &str, weight: u32) {
-        for token in text.split(is_separator) {
-            let token = token.trim_matches(|c: char| matches!(c, '.' | ',' | ':' | ';' | '!' | '?' | '*' | '…'));
+        for token in tokens(text) {
+            let token = bare(token);
             if token.len() < 3 || token.len() > MAX_CHARS {
                 continue;
             }
@@ -86,6 +86,41 @@ impl Identifiers {
     }
 }
 
+/// The runs between separators. A comma between digits is part of a number; a run that CJK text may continue, such as
+/// the start of a path with a Chinese folder in it, is left out rather than cut.
+fn tokens(text: &str) -> impl Iterator<Item = &str> {
+    let mut start = 0;
+    let mut before: Option<char> = None;
+    let mut chars = text.char_indices().peekable();
+    std::iter::from_fn(move || {
+        while start < text.len() {
+            let (end, separator) = loop {
+                let Some((at, c)) = chars.next() else { break (text.len(), None) };
+                let mut digits = || {
+                    let last = text[start..at].ends_with(|c: char| c.is_ascii_digit());
+                    last && chars.peek().is_some_and(|(_, next)| next.is_ascii_digit())
+                };
+                if is_separator(c) && !(c == ',' && digits()) {
+                    break (at, Some(c));
+                }
+            };
+            let token = &text[start..end];
+            let opened = before.is_some_and(is_cjk) && token.starts_with('/') && !token[1..].contains('/');
+            let goes_on = separator.is_some_and(is_cjk_letter) && token.ends_with(['/', '-', '_', '.']);
+            start = end + separator.map_or(0, char::len_utf8);
+            before = separator;
+            if !token.is_empty() && !opened && !goes_on {
+                return Some(token);
+            }
+        }
+        None
+    })
+}
+
+fn is_cjk_letter(c: char) -> bool {
+    is_cjk(c) && c.is_alphanumeric()
+}
+
 fn is_separator(c: char) -> bool {
     c.is_whitespace()
         || is_cjk(c)
@@ -115,9 +150,18 @@ fn is_separator(c: char) -> bool {
         )
 }
 
+/// The token without emphasis and the sentence's punctuation. A dot in front stays: it belongs to `./a` and `.env`.
+fn bare(token: &str) -> &str {
+    let token = token.strip_prefix("**").map_or(token, |inner| inner.trim_end_matches(['*', ':', '.']));
+    token.trim_start_matches([':', '!', '?', '…']).trim_end_matches(['.', ':', '!', '?', '…'])
+}
+
 /// How surely the token is an identifier; 0 when it is a word.
 fn class(token: &str) -> u32 {
     let bytes = token.as_bytes();
+    if bytes.iter().all(u8::is_ascii_lowercase) {
+        return 0;
+    }
     let digits = bytes.iter().filter(|b| b.is_ascii_digit()).count();
     let letters = bytes.iter().filter(|b| b.is_ascii_alphabetic()).count();
     let has = |c: char| token.contains(c);

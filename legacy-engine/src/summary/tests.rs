@@ -206,6 +206,42 @@ fn d5_nothing_is_cut_inside_a_name_a_number_or_a_character() {
     }
 }
 
+#[test]
+fn identifiers_are_kept_to_the_letter() {
+    let found = |text: &str| {
+        let mut identifiers = identifiers::Identifiers::default();
+        identifiers.read(text, identifiers::USER);
+        identifiers.best(50).join(" ")
+    };
+    for (text, expected) in [
+        ("see ./a/b.ts, ../../core/x.js and .env.local.", "./a/b.ts ../../core/x.js"),
+        ("open **src/a.rs**: `src/**/*.rs` (or ~/.config/app.toml)!", "src/a.rs src/**/*.rs ~/.config/app.toml"),
+        ("go to https://example.com/a?b=1&c=%20#d.", "https://example.com/a?b=1&c=%20#d"),
+        ("commit 3fa9c1d of 1b4e28ba-2fa1-11d2-883f-0016d3cca427", "3fa9c1d 1b4e28ba-2fa1-11d2-883f-0016d3cca427"),
+        ("ticket #4711, PROJ-123 for $1,200.50 and 15% of 16GB on May 20th", "#4711 PROJ-123 $1,200.50 15% 16GB"),
+        ("set MAX_TOKENS=8, call `readFile()` but not `now`", "MAX_TOKENS=8 readFile()"),
+        ("打开src/登录.rs，然后看/etc/hosts。src/a/b/登录/x.rs", "/etc/hosts"),
+        ("mail a.b@example.com or host db-1.example.org:5432", "a.b@example.com db-1.example.org:5432"),
+        ("and/or, e.g. this i.e. that. 3.5 x/y list.push", ""),
+    ] {
+        assert_eq!(found(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn commands_that_only_look_are_no_actions() {
+    let look = |command: &str| {
+        let given = format!("U \"please look at it\"\nA <c1:bash {{\"command\":\"{command}\"}}>\nR c1:bash \"ok\"");
+        items(&read(&parse(&given), None).write(4_000), "## Actions taken").is_empty()
+    };
+    for command in ["cd a && grep -n 'x\\\\|y>z' b | head -3", "git log -3; ls", "sed -n 1,5p a", "cat a 2>&1 | tail"] {
+        assert!(look(command), "{command}");
+    }
+    for command in ["cd a && make", "echo x > a", "git commit -m 'ls'", "sed -i s/a/b/ c"] {
+        assert!(!look(command), "{command}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
