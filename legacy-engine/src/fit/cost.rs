@@ -6,7 +6,7 @@
 use context_engine_interface::{BlockKind, MessageView, Messages, Role};
 use context_engine_transcript::tokens::{BLOCK_OVERHEAD, CALL_OVERHEAD, IMAGE_TOKENS, MESSAGE_OVERHEAD};
 
-use crate::pipeline::{BOOTSTRAP, CONTINUE, summary_text};
+use crate::pipeline::{BOOTSTRAP, CONTINUE, NO_OUTPUT, summary_text};
 
 /// About what stands around a command and its output.
 const COMMAND_FRAME: &str = "Ran ``\n```\n\n```\n\nCommand exited with code 255\n\n[output truncated]";
@@ -17,11 +17,11 @@ pub(crate) type Count<'a> = &'a dyn Fn(&str) -> u64;
 /// What the message costs in a prompt: its own count, or a count of its parts where it has none. For a role that is sent
 /// in another form, with the words around it.
 pub(crate) fn message(view: &MessageView<'_>, count: Count<'_>) -> u64 {
-    let wrapper = wrapper(view.role, count);
+    let wrapper = if is_mute(view) { BLOCK_OVERHEAD + count(NO_OUTPUT) } else { wrapper(view.role, count) };
     if view.tokens > 0 {
         return view.tokens + wrapper;
     }
-    if view.blocks.is_empty() && wrapper > 0 {
+    if view.blocks.is_empty() && wrapper > 0 && !is_mute(view) {
         return MESSAGE_OVERHEAD + wrapper + count(view.json.as_str());
     }
     let blocks = view.blocks.iter().map(|block| {
@@ -34,6 +34,11 @@ pub(crate) fn message(view: &MessageView<'_>, count: Count<'_>) -> u64 {
         BLOCK_OVERHEAD + parts
     });
     frame(view, count) + wrapper + blocks.sum::<u64>()
+}
+
+/// A result without content: rendering gives it some.
+fn is_mute(view: &MessageView<'_>) -> bool {
+    view.role == Role::TOOL_RESULT && view.blocks.is_empty()
 }
 
 /// What rendering adds to a summary or a command.

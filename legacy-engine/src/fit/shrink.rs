@@ -29,8 +29,11 @@ pub(crate) fn least(view: &MessageView<'_>, count: Count<'_>) -> u64 {
 }
 
 /// A user message or tool result in at most `max` tokens: texts share the room, short ones whole; pictures stay only where
-/// they leave half of it. `None` when not even a word of each block fits.
+/// they leave half of it. `None` when not even a word of each block fits, or there is nothing to cut.
 pub(crate) fn text(view: &MessageView<'_>, max: u64, count: Count<'_>) -> Option<Shrunk> {
+    if view.blocks.is_empty() {
+        return None;
+    }
     let mut left = max.checked_sub(cost::frame(view, count) + BLOCK_OVERHEAD * view.blocks.len() as u64)?;
     let pictures = view.blocks.iter().filter(|b| b.kind == BlockKind::IMAGE).count() as u64;
     let keep_pictures = pictures * IMAGE_TOKENS <= left / 2;

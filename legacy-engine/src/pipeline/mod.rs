@@ -62,7 +62,7 @@ pub struct PipelineReport {
 
 /// The history as engines get it: [`sanitize`], [`pair_repair`], [`drop_heartbeats`], [`validate`], [`limit`].
 ///
-/// Linear in the number of messages and bytes. Messages that were changed have a token count of 0 and must be counted.
+/// Linear in the number of messages and bytes. A message whose content was changed has a token count of 0 and must be counted.
 pub fn run(messages: Vec<Arc<Message>>, options: &PipelineOptions) -> (Vec<Arc<Message>>, PipelineReport) {
     let (messages, sanitize) = sanitize(messages, options.model.as_deref());
     let (messages, pairs) = pair_repair(messages);

@@ -25,9 +25,10 @@ fn line() -> impl Strategy<Value = String> {
         1 => prop::sample::select(vec!["A \"HEARTBEAT_OK\"", "A! ", "A [t]", "A [t/S] \"a#\" @m1", "A [t/S] @m2"])
             .prop_map(str::to_owned),
         4 => (mark, calls).prop_map(|(mark, calls)| format!("A{mark} \"a#\" [t/S] {calls} @m1")),
-        5 => (result_mark, id, tool).prop_map(|(mark, id, tool)| {
+        5 => (result_mark, id, tool, prop::bool::weighted(0.9)).prop_map(|(mark, id, tool, speaks)| {
             let id = if id.is_empty() { "''" } else { id };
-            format!("R{mark} {id}:{} \"r#\"", tool.replace('/', "_"))
+            let text = if speaks { "\"r#\"" } else { "" };
+            format!("R{mark} {id}:{} {text}", tool.replace('/', "_"))
         }),
     ]
 }

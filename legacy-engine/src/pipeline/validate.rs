@@ -128,5 +128,5 @@ fn cost_of<'a>(merged: impl Iterator<Item = &'a Message>) -> u64 {
     if costs.contains(&0) {
         return 0;
     }
-    costs.iter().sum::<u64>() - MESSAGE_OVERHEAD * (costs.len() as u64 - 1)
+    costs.iter().sum::<u64>().saturating_sub(MESSAGE_OVERHEAD * (costs.len() as u64 - 1))
 }
