@@ -7,6 +7,7 @@
 mod compaction;
 pub mod config;
 mod error;
+mod history;
 mod home;
 mod model_call;
 pub mod replay;

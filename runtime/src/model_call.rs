@@ -4,12 +4,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use context_engine_interface::{CallServices, CompactResult, EngineError};
-use context_engine_legacy::pipeline::{self, PipelineOptions};
+use context_engine_legacy::pipeline::{BOOTSTRAP, PipelineOptions};
 use context_engine_loader::{AssembleError, AssembleRequest, Assembled, Call, EngineHandle, PreparedHistory};
 use context_engine_transcript::{Message, TokenCounter};
 use serde_json::{Map, Value, json};
 
 use crate::compaction::compact_session;
+use crate::history::SettledHistory;
 use crate::scratch::ScratchSession;
 
 /// What stands between an engine's addition and the system prompt it is put before.
@@ -50,6 +51,7 @@ pub(crate) struct LiveSession<'a> {
     pub(crate) keep_recent: u64,
     pub(crate) counter: TokenCounter,
     pub(crate) scratch: Mutex<ScratchSession>,
+    pub(crate) settled: Mutex<SettledHistory>,
 }
 
 impl LiveSession<'_> {
@@ -73,8 +75,8 @@ impl LiveSession<'_> {
     /// The history as engines get it.
     pub(crate) fn prepared(&self) -> PreparedHistory {
         let options = PipelineOptions { model: self.model.map(str::to_owned), history_limit: None };
-        let (messages, _) = pipeline::run(self.scratch().context(), &options);
-        PreparedHistory::new(messages, &self.counter)
+        let mut settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        settled.prepare(&self.scratch(), &options, &self.counter)
     }
 
     pub(crate) fn call<'c>(&'c self, host_params: &'c Map<String, Value>) -> Call<'c> {
@@ -93,7 +95,7 @@ impl LiveSession<'_> {
         let mut compacted = false;
         loop {
             let history = self.prepared();
-            let history = if history.messages().is_empty() { self.opening() } else { history };
+            let history = if history.is_empty() { self.opening() } else { history };
             let request = AssembleRequest {
                 history: &history,
                 budget: self.message_budget(),
@@ -122,7 +124,7 @@ impl LiveSession<'_> {
 
     /// A prompt before anybody has spoken: the model was called with its system prompt alone.
     fn opening(&self) -> PreparedHistory {
-        let filler = json!({ "role": "user", "content": pipeline::BOOTSTRAP });
+        let filler = json!({ "role": "user", "content": BOOTSTRAP });
         let message = match filler {
             Value::Object(map) => Message::from_map("opening", map).ok(),
             _ => None,

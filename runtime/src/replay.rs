@@ -17,7 +17,6 @@ use serde_json::{Map, Value};
 
 use crate::RuntimeError;
 use crate::model_call::{LiveSession, Prompt};
-use crate::scratch::ScratchSession;
 
 /// Tokens of recent history a compaction keeps when nothing else is configured (contract §7.3).
 pub const KEEP_RECENT_TOKENS: u64 = 20_000;
@@ -212,7 +211,8 @@ impl<'a> Replay<'a> {
             budget: self.options.budget,
             keep_recent: self.options.keep_recent.unwrap_or(KEEP_RECENT_TOKENS),
             counter: self.counter,
-            scratch: Mutex::new(ScratchSession::default()),
+            scratch: Mutex::default(),
+            settled: Mutex::default(),
         };
         let mut reports: Vec<CallReport> = Vec::new();
         let (mut tokens, mut call, mut turn, mut turns) = (0, 0, 0, 0);

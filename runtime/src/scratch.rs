@@ -79,15 +79,18 @@ impl ScratchSession {
         before.iter().filter(|entry| matches!(entry, ScratchEntry::Message { .. })).count()
     }
 
-    /// The messages of the session as a run sees them.
-    pub(crate) fn context(&self) -> Vec<Arc<Message>> {
+    /// The messages of the session as a run sees them, from entry `start` on, each with the index of its entry; the
+    /// newest summary first, when `start` is 0.
+    pub(crate) fn context_from(&self, start: usize) -> impl Iterator<Item = (usize, Arc<Message>)> {
         let last = self.last_compaction();
-        let kept = self.entries[last.map_or(0, |(_, first_kept)| first_kept)..].iter();
-        let messages = kept.filter_map(|entry| match entry {
-            ScratchEntry::Message { clean, .. } => clean.clone(),
+        let first_kept = last.map_or(0, |(_, first_kept)| first_kept);
+        let summary = last.filter(|_| start == 0).map(|(summary, at)| (at, Arc::clone(summary)));
+        let kept = self.entries.iter().enumerate().skip(first_kept.max(start));
+        let messages = kept.filter_map(|(at, entry)| match entry {
+            ScratchEntry::Message { clean, .. } => clean.clone().map(|message| (at, message)),
             ScratchEntry::Compaction { .. } => None,
         });
-        last.map(|(summary, _)| Arc::clone(summary)).into_iter().chain(messages).collect()
+        summary.into_iter().chain(messages)
     }
 
     /// A page of entries after entry `after`, as JSON.
@@ -142,7 +145,7 @@ mod tests {
     }
 
     fn ids(session: &ScratchSession) -> String {
-        session.context().iter().map(|m| m.id.clone()).collect::<Vec<_>>().join(" ")
+        session.context_from(0).map(|(_, m)| m.id.clone()).collect::<Vec<_>>().join(" ")
     }
 
     #[test]

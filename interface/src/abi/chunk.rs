@@ -80,15 +80,14 @@ pub struct ViewChunks {
 impl ViewChunks {
     /// Builds the chunks of a whole history.
     pub fn build<S: ViewSource>(sources: &[Arc<S>]) -> ViewChunks {
-        let chunks = sources.chunks(CHUNK_LEN).map(|run| Arc::new(ViewChunk::build(run.to_vec()))).collect();
-        ViewChunks { chunks }
+        let mut chunks = ViewChunks::default();
+        chunks.append(sources);
+        chunks
     }
 
-    /// Appends a chunk; an empty one is left out.
-    pub fn push(&mut self, chunk: Arc<ViewChunk>) {
-        if !chunk.views.is_empty() {
-            self.chunks.push(chunk);
-        }
+    /// Appends messages, in chunks of their own: the ones that are there stay as they are.
+    pub fn append<S: ViewSource>(&mut self, sources: &[Arc<S>]) {
+        self.chunks.extend(sources.chunks(CHUNK_LEN).map(|run| Arc::new(ViewChunk::build(run.to_vec()))));
     }
 
     /// How many messages the chunks hold.

@@ -134,7 +134,7 @@ impl EngineHandle {
         let started = Instant::now();
         let plan = ask(engine, call, request, request.history, budget)?;
         let took = started.elapsed();
-        let applied = plan::apply(&plan, request.history.messages())?;
+        let applied = plan::apply(&plan, request.history)?;
         let addition = plan.system_prompt_addition.as_deref().into_option().map(str::to_owned);
         let addition_tokens = addition.as_deref().map_or(0, |text| request.counter.text(text));
         let room = request.budget.saturating_sub(addition_tokens);
@@ -158,7 +158,7 @@ impl EngineHandle {
             tokens: tokens + addition_tokens,
             system_prompt_addition: addition,
             may_overflow: plan.prompt_authority == PromptAuthority::PREASSEMBLY_MAY_OVERFLOW,
-            left_out: request.history.messages().len() - kept,
+            left_out: request.history.len() - kept,
             summarised,
             repaired,
             fitted,
@@ -181,7 +181,7 @@ impl EngineHandle {
         let mut smallest = u64::MAX;
         for _ in 0..FIT_ATTEMPTS {
             let plan = ask(&self.legacy, call, request, &history, target)?;
-            let (prompt, repaired) = to_prompt(plan::apply(&plan, history.messages())?.messages);
+            let (prompt, repaired) = to_prompt(plan::apply(&plan, &history)?.messages);
             let tokens = count(&prompt, request.counter);
             if tokens <= room {
                 return Ok((prompt, tokens, repaired));

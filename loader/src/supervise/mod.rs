@@ -184,7 +184,7 @@ impl EngineHandle {
         let after = current.optional("after_turn", call.host_params, |host_params| {
             let history = whole();
             let index = history.views().index();
-            let before = history.messages().len().saturating_sub(turn.len());
+            let before = history.len().saturating_sub(turn.len());
             let fields = AfterTurnParamsFields {
                 session_id: call.session_id.into(),
                 session_file: call.session_file.into(),

@@ -6,6 +6,8 @@ use context_engine_interface::{Assembly, MessageFlags, Segment, SegmentKind};
 use context_engine_transcript::Message;
 use serde_json::Value;
 
+use super::PreparedHistory;
+
 /// Why a plan is not believed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum PlanError {
@@ -35,7 +37,7 @@ pub(super) struct Applied {
 }
 
 /// The messages `plan` makes of `history`.
-pub(super) fn apply(plan: &Assembly, history: &[Arc<Message>]) -> Result<Applied, PlanError> {
+pub(super) fn apply(plan: &Assembly, history: &PreparedHistory) -> Result<Applied, PlanError> {
     let known = history.len() as u64;
     let mut applied = Applied::default();
     let mut next = 0;
@@ -52,12 +54,12 @@ pub(super) fn apply(plan: &Assembly, history: &[Arc<Message>]) -> Result<Applied
             SegmentKind::KEEP | SegmentKind::REPLACE => {}
             SegmentKind(kind) => return Err(PlanError::Kind { step, kind }),
         }
-        if start < next || start >= known {
+        let first = history.get(start as usize).filter(|_| start >= next);
+        let Some(first) = first else {
             return Err(PlanError::Order { step, start, next, last: known.saturating_sub(1) });
-        }
+        };
         if segment.kind == SegmentKind::REPLACE {
-            let replaced = &history[start as usize];
-            applied.messages.push(message(step, replaced.id.clone(), segment)?);
+            applied.messages.push(message(step, first.id.clone(), segment)?);
             applied.replaced += 1;
             next = start + 1;
             continue;
@@ -66,7 +68,7 @@ pub(super) fn apply(plan: &Assembly, history: &[Arc<Message>]) -> Result<Applied
             return Err(PlanError::Range { step, start, len, known });
         }
         next = start + len;
-        applied.messages.extend_from_slice(&history[start as usize..next as usize]);
+        applied.messages.extend(history.range(start as usize..next as usize).cloned());
         applied.kept += len as usize;
     }
     if applied.messages.is_empty() && !history.is_empty() {
@@ -91,15 +93,17 @@ fn message(step: usize, id: String, segment: &Segment) -> Result<Arc<Message>, P
 
 #[cfg(test)]
 mod tests {
+    use context_engine_transcript::TokenCounter;
+
     use super::*;
 
-    fn history(n: usize) -> Vec<Arc<Message>> {
+    fn history(n: usize) -> PreparedHistory {
         let message = |i| {
             let map = serde_json::json!({"role": "user", "content": format!("m{i}")});
             let Value::Object(map) = map else { panic!("an object") };
             Arc::new(Message::from_map(format!("e{i}"), map).expect("a message"))
         };
-        (0..n).map(message).collect()
+        PreparedHistory::new((0..n).map(message).collect(), &TokenCounter::for_model(None))
     }
 
     #[track_caller]
