@@ -28,6 +28,4 @@ pub mod supervise;
 pub use error::{LoaderError, Problem, Step};
 pub use loader::{Creation, LEGACY, Loader, LoaderOptions, Plugin};
 pub use manifest::Manifest;
-pub use supervise::{
-    AssembleError, AssembleRequest, Assembled, Call, EngineHandle, PreparedHistory, TurnTaken, cost_as_sent,
-};
+pub use supervise::{AssembleError, AssembleRequest, Assembled, Call, EngineHandle, PreparedHistory, TurnTaken};

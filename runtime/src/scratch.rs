@@ -5,9 +5,7 @@
 
 use std::sync::Arc;
 
-use context_engine_interface::Role;
 use context_engine_legacy::pipeline;
-use context_engine_loader::cost_as_sent;
 use context_engine_transcript::{Message, TokenCounter};
 use serde_json::{Value, json};
 
@@ -117,11 +115,9 @@ impl ScratchSession {
     }
 }
 
-/// The message with its cost as it will be sent, so that no later call counts it again.
 fn counted(mut message: Arc<Message>, counter: &TokenCounter) -> Arc<Message> {
-    let sent_as_recorded = matches!(message.role, Role::USER | Role::ASSISTANT | Role::TOOL_RESULT);
-    if message.tokens == 0 || !sent_as_recorded {
-        let tokens = cost_as_sent(&message, counter);
+    if message.tokens == 0 {
+        let tokens = counter.message(&message);
         Arc::make_mut(&mut message).tokens = tokens;
     }
     message

@@ -43,7 +43,7 @@ pub struct Message {
     pub flags: MessageFlags,
     /// Milliseconds since the Unix epoch; 0 when the source recorded none.
     pub timestamp_ms: i64,
-    /// Cost in a prompt, in tokens; 0 until [`crate::tokens::TokenCounter`] has counted it.
+    /// Cost in a prompt, as it is sent, in tokens; 0 until [`crate::tokens::TokenCounter`] has counted it.
     pub tokens: u64,
     /// For a tool result: the id of the call it answers.
     pub tool_call_id: String,

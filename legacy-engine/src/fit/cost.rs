@@ -17,10 +17,10 @@ pub(crate) type Count<'a> = &'a dyn Fn(&str) -> u64;
 /// What the message costs in a prompt: its own count, or a count of its parts where it has none. For a role that is sent
 /// in another form, with the words around it.
 pub(crate) fn message(view: &MessageView<'_>, count: Count<'_>) -> u64 {
-    let wrapper = if is_mute(view) { BLOCK_OVERHEAD + count(NO_OUTPUT) } else { wrapper(view.role, count) };
     if view.tokens > 0 {
-        return view.tokens + wrapper;
+        return view.tokens;
     }
+    let wrapper = if is_mute(view) { BLOCK_OVERHEAD + count(NO_OUTPUT) } else { wrapper(view.role, count) };
     if view.blocks.is_empty() && wrapper > 0 && !is_mute(view) {
         return MESSAGE_OVERHEAD + wrapper + count(view.json.as_str());
     }

@@ -96,12 +96,9 @@ fn reduce(message: &Arc<Message>, report: &mut RenderReport) -> Option<Arc<Messa
         return Some(message.clone());
     }
     plain.flags = message.flags;
-    if role == message.role {
-        report.reduced += 1;
-        if !message.blocks.is_empty() {
-            plain.tokens = message.tokens;
-        }
-    }
+    // A count is that of the message as it is sent (`transcript::tokens`).
+    plain.tokens = message.tokens;
+    report.reduced += usize::from(role == message.role);
     Some(Arc::new(plain))
 }
 

@@ -6,8 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use context_engine_interface::{Role, ViewChunks};
-use context_engine_legacy::pipeline;
+use context_engine_interface::ViewChunks;
 use context_engine_transcript::{Message, TokenCounter};
 
 /// What the pipeline made of a session's messages, with the views an engine borrows.
@@ -29,7 +28,7 @@ impl PreparedHistory {
     #[must_use]
     pub fn followed_by(&self, mut newest: Vec<Arc<Message>>, counter: &TokenCounter) -> PreparedHistory {
         for message in newest.iter_mut().filter(|message| message.tokens == 0) {
-            let tokens = cost_as_sent(message, counter);
+            let tokens = counter.message(message);
             Arc::make_mut(message).tokens = tokens;
         }
         let mut views = self.views.clone();
@@ -78,15 +77,6 @@ impl PreparedHistory {
     /// What the messages cost together, in tokens.
     pub fn tokens(&self) -> u64 {
         self.tokens
-    }
-}
-
-/// What a message costs in the form it is sent in: summaries and commands are sent as user messages with more words
-/// around them than they are recorded with.
-pub fn cost_as_sent(message: &Arc<Message>, counter: &TokenCounter) -> u64 {
-    match message.role {
-        Role::USER | Role::ASSISTANT | Role::TOOL_RESULT => counter.message(message),
-        _ => pipeline::render(std::slice::from_ref(message)).0.iter().map(|sent| counter.message(sent)).sum(),
     }
 }
 

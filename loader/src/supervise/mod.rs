@@ -23,7 +23,7 @@ use context_engine_transcript::Message;
 use serde_json::{Map, Value};
 
 pub use assemble::{AssembleError, AssembleRequest, Assembled};
-pub use history::{PreparedHistory, cost_as_sent};
+pub use history::PreparedHistory;
 pub use services::EngineServices;
 
 use host_params::HostParamPolicy;

@@ -6,7 +6,9 @@
 //! in.
 //!
 //! What counts is what is sent: text, reasoning, a tool call's id, name and argument JSON, a tool result's text and call
-//! id, plus [`MESSAGE_OVERHEAD`], [`BLOCK_OVERHEAD`], [`CALL_OVERHEAD`] and [`IMAGE_TOKENS`].
+//! id, plus [`MESSAGE_OVERHEAD`], [`BLOCK_OVERHEAD`], [`CALL_OVERHEAD`] and [`IMAGE_TOKENS`]. A message that is sent in
+//! another form than it is recorded in costs what it costs as sent, at most [`RETOLD_OVERHEAD`] more: a count never
+//! changes on the way into a prompt.
 
 mod parts;
 mod runs;
@@ -28,6 +30,11 @@ pub const CALL_OVERHEAD: u64 = 4;
 /// Tokens for a picture, whatever its size or carrier (contract, 7.2: 8,000 characters). Providers bill pictures by
 /// dimensions and scale large ones down; the length of the encoded file says nothing.
 pub const IMAGE_TOKENS: u64 = 2_000;
+
+/// At most what a summary or a person's command gains in the form it is sent in: words and fences around it.
+pub const RETOLD_OVERHEAD: u64 = 48;
+/// At most what a tool result without content is sent with, because an empty message is refused.
+pub const EMPTY_RESULT: u64 = 8;
 
 /// A published vocabulary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

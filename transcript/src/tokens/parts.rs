@@ -7,7 +7,9 @@
 use context_engine_interface::{BlockKind, MessageFlags, Role};
 use serde_json::{Map, Value};
 
-use super::{BLOCK_OVERHEAD, CALL_OVERHEAD, IMAGE_TOKENS, MESSAGE_OVERHEAD, TokenCounter};
+use super::{
+    BLOCK_OVERHEAD, CALL_OVERHEAD, EMPTY_RESULT, IMAGE_TOKENS, MESSAGE_OVERHEAD, RETOLD_OVERHEAD, TokenCounter,
+};
 use crate::{Block, Message};
 
 /// A string of at least this many characters, all of the base64 alphabet, is taken for encoded data.
@@ -23,6 +25,10 @@ pub(super) fn message(counter: &TokenCounter, message: &Message) -> u64 {
     let mut tokens = MESSAGE_OVERHEAD;
     if message.role == Role::TOOL_RESULT {
         tokens += CALL_OVERHEAD + counter.text(&message.tool_call_id);
+        tokens += if message.blocks.is_empty() { EMPTY_RESULT } else { 0 };
+    }
+    if !unindexed_text(message.role).is_empty() {
+        tokens += RETOLD_OVERHEAD;
     }
     for member in unindexed_text(message.role) {
         if let Some(Value::String(text)) = message.to_map().get(*member) {

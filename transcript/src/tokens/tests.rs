@@ -104,16 +104,20 @@ fn what_is_sent_counts() {
         ),
         (
             r#"{"role":"bashExecution","command":"ls -la","output":"total 0","exitCode":0}"#,
-            MESSAGE_OVERHEAD + text("ls -la") + text("total 0"),
+            MESSAGE_OVERHEAD + RETOLD_OVERHEAD + text("ls -la") + text("total 0"),
         ),
         (
             r#"{"role":"compactionSummary","summary":"it was so","tokensBefore":9}"#,
-            MESSAGE_OVERHEAD + text("it was so"),
+            MESSAGE_OVERHEAD + RETOLD_OVERHEAD + text("it was so"),
         ),
-        (r#"{"role":"branchSummary","summary":"it was so"}"#, MESSAGE_OVERHEAD + text("it was so")),
+        (r#"{"role":"branchSummary","summary":"it was so"}"#, MESSAGE_OVERHEAD + RETOLD_OVERHEAD + text("it was so")),
         (
             r#"{"role":"user","content":[{"type":"audio","text":"spoken"}]}"#,
             block(text(r#"{"type":"audio","text":"spoken"}"#)),
+        ),
+        (
+            r#"{"role":"toolResult","toolCallId":"c","toolName":"read","content":[]}"#,
+            MESSAGE_OVERHEAD + CALL_OVERHEAD + EMPTY_RESULT + text("c"),
         ),
         (r#"{"role":"bashExecution","command":"ls","output":"x","excludeFromContext":true}"#, 0),
     ] {
