@@ -26,9 +26,7 @@ struct SessionReport<'a> {
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<Outcome, CliError> {
     let host = Host::new(&args.directories)?;
-    let slot = host.config.plugins.slots.context_engine.as_deref();
-    let engine = args.engine.as_deref().or(slot).unwrap_or(LEGACY).trim();
-    let engine = if matches!(engine, "" | "none") { LEGACY } else { engine };
+    let engine = choose(&host, args.engine.as_deref())?;
     let imported = load(&args.session_file)?;
     for warning in &imported.warnings {
         note(describe(&args.session_file, warning));
@@ -53,7 +51,14 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Outcome, CliError> {
         let counter = TokenCounter::for_model(model);
         count(session, &counter);
         let handle = open(&host, engine, counter)?;
-        let summary = play(args, engine, &handle, session, counter)?;
+        let options = ReplayOptions {
+            budget: args.budget.0,
+            turns: args.turns,
+            honor_compactions: args.honor_compactions,
+            keep_recent: host.config.agents.defaults.compaction.keep_recent_tokens,
+        };
+        let replay = Replay::new(session, counter, options)?;
+        let summary = play(args, engine, &handle, session, &replay)?;
         if summary.fallbacks > 0 {
             outcome = Outcome::Findings;
         }
@@ -61,17 +66,28 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Outcome, CliError> {
     Ok(outcome)
 }
 
+/// The id of the engine to use. What the configuration forbids is legacy's when the slot names it (contract §3.1), and a
+/// mistake of the person's when they ask for it.
+fn choose<'a>(host: &'a Host, asked: Option<&'a str>) -> Result<&'a str, CliError> {
+    let slot = host.config.plugins.slots.context_engine.as_deref();
+    let engine = asked.or(slot).unwrap_or(LEGACY).trim();
+    if matches!(engine, "" | "none" | LEGACY) {
+        return Ok(LEGACY);
+    }
+    match host.config.forbids(engine) {
+        None => Ok(engine),
+        Some(_) if asked.is_none() => Ok(LEGACY),
+        Some(reason) => Err(CliError::Forbidden { id: engine.to_owned(), reason }),
+    }
+}
+
 /// The engine asked for. One that does not exist is a mistake of the person's; one that is broken is answered by legacy.
 fn open(host: &Host, engine: &str, counter: TokenCounter) -> Result<EngineHandle, CliError> {
-    if engine != LEGACY {
-        if let Some(reason) = host.config.forbids(engine) {
-            return Err(CliError::Forbidden { id: engine.to_owned(), reason });
-        }
-        if let Err(error) = host.loader.find(engine)
-            && matches!(error.problem, Problem::NotFound { .. })
-        {
-            return Err(error.into());
-        }
+    if engine != LEGACY
+        && let Err(error) = host.loader.find(engine)
+        && matches!(error.problem, Problem::NotFound { .. })
+    {
+        return Err(error.into());
     }
     let config = host.config.plugins.entries.get(engine).and_then(|entry| entry.config.clone());
     let creation = Creation { config, counter: Some(counter), ..Creation::default() };
@@ -89,15 +105,8 @@ fn play(
     engine: &str,
     handle: &EngineHandle,
     session: &RecordedSession,
-    counter: TokenCounter,
+    replay: &Replay<'_>,
 ) -> Result<ReplaySummary, CliError> {
-    let options = ReplayOptions {
-        budget: args.budget.0,
-        turns: args.turns,
-        honor_compactions: args.honor_compactions,
-        keep_recent: None,
-    };
-    let replay = Replay::new(session, counter, options)?;
     let dump = args.dump.as_deref().map(|root| Dump::new(root, session, args.session == Which::All)).transpose()?;
     let bar = output::progress(replay.calls(), "replaying");
     let mut rows = Rows::default();
