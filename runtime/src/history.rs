@@ -8,13 +8,14 @@
 //! - a result whose call stands in the settled part: seen as a result that found no call in the new part;
 //! - a result that stood before its call: only where the settled part has results without a call;
 //! - a call id that was used before: the later one is renamed;
-//! - a message that merges with its predecessor: a part begins only where its first message cannot.
+//! - a message that merges with its predecessor: a part begins only where its first message cannot;
+//! - a picture that is recent now and not later: a part that is settled has none.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use context_engine_interface::Role;
-use context_engine_legacy::pipeline::{self, PipelineOptions, PipelineReport};
+use context_engine_legacy::pipeline::{self, Pictures, PipelineOptions, PipelineReport};
 use context_engine_loader::PreparedHistory;
 use context_engine_transcript::{Message, TokenCounter};
 
@@ -68,17 +69,20 @@ impl SettledHistory {
     ) -> Option<PreparedHistory> {
         let new: Vec<(usize, Arc<Message>)> = session.context_from(self.entries).collect();
         let longest = new.len().checked_sub(KEEP_OPEN).filter(|_| new.len() >= SETTLE_AT)?;
-        let cut = (1..=longest).rev().find(|&at| begins_part(&new[at - 1].1, &new[at].1))?;
-        let entries = new[cut].0;
-        let (beginning, report) =
-            pipeline::run(new.into_iter().take(cut).map(|(_, message)| message).collect(), options);
+        let (entries, new): (Vec<usize>, Vec<Arc<Message>>) = new.into_iter().unzip();
+        let recent = pipeline::first_recent(&new);
+        let picture = new[recent..].iter().position(|message| pipeline::has_image(message));
+        let longest = picture.map_or(longest, |at| longest.min(recent + at));
+        let cut = (1..=longest).rev().find(|&at| begins_part(&new[at - 1], &new[at]))?;
+        let seen = PipelineOptions { pictures: Pictures::Seen, ..options.clone() };
+        let (beginning, report) = pipeline::run(new[..cut].to_vec(), &seen);
         if self.reached_by(&beginning, &report) {
             return Some(whole(session, options, counter));
         }
         self.has_orphans |= report.pairs.orphans > 0;
         self.call_ids.extend(call_ids(&beginning).map(str::to_owned));
         self.history = std::mem::take(&mut self.history).followed_by(beginning, counter).settle();
-        self.entries = entries;
+        self.entries = entries[cut];
         None
     }
 
@@ -132,7 +136,10 @@ mod tests {
         for i in 0..length {
             let kind = if messy || open.is_empty() { below(12) } else { 11 };
             let message = match kind {
-                0..=2 => json!({ "role": "user", "content": format!("question {}", below(3)) }),
+                0 => json!({ "role": "user", "content": [
+                    { "type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png" }, { "type": "text", "text": "look" },
+                ] }),
+                1..=2 => json!({ "role": "user", "content": format!("question {}", below(3)) }),
                 3 => json!({ "role": "assistant", "content": "an answer", "stopReason": "stop" }),
                 4..=6 => {
                     let calls: Vec<Value> = (0..=below(2))
@@ -174,9 +181,12 @@ mod tests {
             let mut calls = 0;
             session(seed, 700, &mut |session| {
                 calls += 1;
+                if calls % 5 != 0 {
+                    return;
+                }
                 let prepared = settled.prepare(session, &options, &counter);
-                // The comparison is quadratic: every eleventh call shows as much as each.
-                if calls % 11 == 0 {
+                // The comparison is quadratic: every fifth of them shows as much as each.
+                if calls % 25 == 0 {
                     let expected = whole(session, &options, &counter);
                     assert_eq!(jsons(&prepared), jsons(&expected), "seed {seed}, call {calls}");
                     assert_eq!(prepared.tokens(), expected.tokens(), "seed {seed}, call {calls}");

@@ -74,7 +74,7 @@ impl LiveSession<'_> {
 
     /// The history as engines get it.
     pub(crate) fn prepared(&self) -> PreparedHistory {
-        let options = PipelineOptions { model: self.model.map(str::to_owned), history_limit: None };
+        let options = PipelineOptions { model: self.model.map(str::to_owned), ..PipelineOptions::default() };
         let mut settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
         settled.prepare(&self.scratch(), &options, &self.counter)
     }

@@ -12,6 +12,7 @@
 mod call_ids;
 mod frames;
 mod heartbeat;
+mod images;
 mod limit;
 mod pair_repair;
 mod parts;
@@ -29,6 +30,7 @@ use context_engine_transcript::Message;
 use serde::Serialize;
 
 pub use heartbeat::{HeartbeatReport, drop_heartbeats};
+pub use images::{IMAGE_REMOVED, IMAGE_TURNS, ImageReport, Pictures, first_recent, has_image, image_view};
 pub use limit::{LimitReport, limit};
 pub use pair_repair::{PairReport, SYNTHETIC_RESULT, pair_repair};
 pub use render::{BOOTSTRAP, CONTINUE, NO_OUTPUT, RenderReport, render, summary_text};
@@ -43,6 +45,8 @@ pub struct PipelineOptions {
     pub model: Option<String>,
     /// Limit in user turns (contract §4.3); `None` or 0 for none.
     pub history_limit: Option<usize>,
+    /// Which pictures are sent (contract §4.6).
+    pub pictures: Pictures,
 }
 
 /// What [`run`] did, stage by stage. All zero for a history in good order.
@@ -58,9 +62,12 @@ pub struct PipelineReport {
     pub validate: ValidateReport,
     /// The history limit.
     pub limit: LimitReport,
+    /// Pictures of older turns.
+    pub images: ImageReport,
 }
 
-/// The history as engines get it: [`sanitize`], [`pair_repair`], [`drop_heartbeats`], [`validate`], [`limit`].
+/// The history as engines get it: [`sanitize`], [`pair_repair`], [`drop_heartbeats`], [`validate`], [`limit`],
+/// [`image_view`].
 ///
 /// Linear in the number of messages and bytes. A message whose content was changed has a token count of 0 and must be counted.
 pub fn run(messages: Vec<Arc<Message>>, options: &PipelineOptions) -> (Vec<Arc<Message>>, PipelineReport) {
@@ -69,5 +76,6 @@ pub fn run(messages: Vec<Arc<Message>>, options: &PipelineOptions) -> (Vec<Arc<M
     let (messages, heartbeat) = drop_heartbeats(messages);
     let (messages, validate) = validate(messages);
     let (messages, limit) = limit(messages, options.history_limit);
-    (messages, PipelineReport { sanitize, pairs, heartbeat, validate, limit })
+    let (messages, images) = image_view(messages, options.pictures);
+    (messages, PipelineReport { sanitize, pairs, heartbeat, validate, limit, images })
 }

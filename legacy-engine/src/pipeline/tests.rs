@@ -422,3 +422,26 @@ fn only_what_a_model_needs_is_sent() {
     assert_eq!((out[1].tokens, report.reduced), (9, 1));
     assert!(Arc::ptr_eq(&out[0], &given[0]));
 }
+
+#[test]
+fn pictures_older_than_three_completed_turns_become_a_text() {
+    let history = parse(
+        r#"U "one" img
+           A "a1"
+           U "two" img
+           A <c1:read>
+           R c1:read img
+           A "a2"
+           U "three"
+           A "a3"
+           U "four"
+           A "a4"
+           U "five""#,
+    );
+    let (recent, report) = image_view(history.clone(), Pictures::Recent);
+    assert_eq!(report.removed, 1);
+    assert_eq!(recent[0].text(), "one\n[image data removed - already processed by model]");
+    assert!(recent[1..].iter().zip(&history[1..]).all(|(sent, recorded)| Arc::ptr_eq(sent, recorded)));
+    let (seen, report) = image_view(history, Pictures::Seen);
+    assert_eq!((report.removed, seen.iter().filter(|message| has_image(message)).count()), (3, 0));
+}
