@@ -1,0 +1,130 @@
+//! Building: the plugins in `engines/`, the command, and crates that only one test needs.
+//!
+//! Decision: plain cargo, into folders beside the ones this test was built into, so that a second run finds everything
+//! fresh. abi_stable is what costs (half a minute each time), so the plugins are built by one invocation and one-off
+//! crates share their folder. A lock on a file keeps test programs that run at the same time out of each other's way.
+
+use std::env::consts::{DLL_PREFIX, DLL_SUFFIX, EXE_SUFFIX};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+/// The project's folder.
+pub fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests stand in the project")
+}
+
+/// The folder with the profile folders (`debug`, `release`) this test was built into.
+pub fn target() -> PathBuf {
+    let exe = std::env::current_exe().expect("this program has a path");
+    exe.ancestors().nth(3).expect("cargo builds tests into <target>/<profile>/deps").to_owned()
+}
+
+/// Name of the library that package `name` builds.
+pub fn library_name(name: &str) -> String {
+    format!("{DLL_PREFIX}{}{DLL_SUFFIX}", name.replace('-', "_"))
+}
+
+/// The plugin of `engines/<name>`, built.
+pub fn plugin(name: &str) -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let folder = BUILT.get_or_init(|| Build::engines("test-plugins").arg("--workspace").run());
+    folder.join(library_name(name))
+}
+
+/// The static archive of `engines/plain`.
+pub fn static_archive() -> PathBuf {
+    plugin("plain").with_file_name("libplain.a")
+}
+
+/// The `context-engine` command and the example plugins, built as this test was.
+fn product() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
+        let build = Build::new(&workspace().join("Cargo.toml"), &target());
+        build.arg("--package=context-engine").arg("--package=sliding-window").profile(profile).run()
+    })
+}
+
+/// The `context-engine` command.
+pub fn command() -> PathBuf {
+    product().join(format!("context-engine{EXE_SUFFIX}"))
+}
+
+/// The library of an example plugin.
+pub fn example(name: &str) -> PathBuf {
+    product().join(library_name(name))
+}
+
+/// One run of cargo.
+pub struct Build {
+    command: Command,
+    target: PathBuf,
+    profile: &'static str,
+}
+
+impl Build {
+    /// A build of `manifest` into `target`.
+    pub fn new(manifest: &Path, target: &Path) -> Build {
+        let mut command = Command::new(env!("CARGO"));
+        command.arg("build").arg("--quiet").arg("--manifest-path").arg(manifest).arg("--target-dir").arg(target);
+        Build { command, target: target.to_owned(), profile: "dev" }
+    }
+
+    /// A build of `manifest` as its author does it, into the folder `name` beside the host's: the flags of whoever runs
+    /// the tests are for the host.
+    pub fn by_author(manifest: &Path, name: &str) -> Build {
+        let mut build = Build::new(manifest, &target().join(name));
+        for inherited in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_TARGET_DIR", "CARGO_BUILD_TARGET"] {
+            build.command.env_remove(inherited);
+        }
+        build
+    }
+
+    /// A build of `engines/` into the folder `name` beside the host's.
+    pub fn engines(name: &str) -> Build {
+        Build::by_author(&workspace().join("tests/engines/Cargo.toml"), name)
+    }
+
+    /// With one more argument.
+    #[must_use]
+    pub fn arg(mut self, arg: &str) -> Build {
+        self.command.arg(arg);
+        self
+    }
+
+    /// With an environment variable.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Build {
+        self.command.env(name, value);
+        self
+    }
+
+    /// In another profile.
+    #[must_use]
+    pub fn profile(mut self, profile: &'static str) -> Build {
+        self.profile = profile;
+        self
+    }
+
+    /// Runs cargo; returns what it says and how it ended.
+    pub fn output(mut self) -> Output {
+        fs::create_dir_all(&self.target).expect("a target folder");
+        let lock = File::create(self.target.join(".test-builds")).expect("a lock file");
+        lock.lock().expect("locked");
+        self.command.arg("--profile").arg(self.profile).output().expect("cargo can be run")
+    }
+
+    /// Runs cargo; returns the folder with what was built.
+    ///
+    /// # Panics
+    /// With cargo's output, when the build fails.
+    pub fn run(self) -> PathBuf {
+        let folder = self.target.join(if self.profile == "dev" { "debug" } else { self.profile });
+        let output = self.output();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        folder
+    }
+}

@@ -1,0 +1,28 @@
+//! What the end-to-end tests share.
+//!
+//! Decision: the tests use what a user has: libraries built by cargo from crates of their own, dropped into a plugins
+//! directory, and the command as a process. Nothing is mocked between the dropped file and the prompt. Building happens
+//! once per test program and lands in folders that stay, so a second run builds nothing.
+//!
+//! | module | gives |
+//! |---|---|
+//! | [`build`] | the plugins of `engines/`, the command, one-off builds |
+//! | [`host`] | a home in a temporary folder: its plugins directory, a loader, the command |
+//! | [`session`] | histories, call services, a call |
+//! | [`record`] | a plugin with another record in its file |
+//! | [`prompts`] | the rules every prompt keeps, as `checker/check_prompts.py` has them |
+#![forbid(unsafe_code)]
+
+pub mod build;
+pub mod host;
+pub mod prompts;
+pub mod record;
+pub mod session;
+
+/// Says that a test was left out because `what` is not here. Where all tests have to run (`CI` is set), that is a
+/// failure.
+#[allow(clippy::print_stderr, reason = "the person who runs the tests should know")]
+pub fn skip(test: &str, what: &str) {
+    assert!(std::env::var_os("CI").is_none(), "{test}: {what} is missing, and CI is set");
+    eprintln!("{test}: skipped, {what} is missing");
+}
