@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::Outcome;
 use crate::args::DoctorArgs;
 use crate::error::CliError;
-use crate::output::line;
+use crate::output::{line, path_json};
 use crate::plugins::verdict_json;
 use crate::setup::Host;
 
@@ -18,11 +18,12 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
     let refused = found.iter().any(Result::is_err);
     if args.json {
         let plugins: Vec<Value> = found.iter().map(|found| verdict_json(found.as_ref())).collect();
+        let directories: Vec<Value> = host.directories.iter().map(|directory| path_json(directory)).collect();
         line(json!({
-            "home": host.home.root(),
-            "config": host.home.config(),
+            "home": path_json(host.home.root()),
+            "config": path_json(&host.home.config()),
             "configExists": host.home.config().exists(),
-            "directories": host.directories,
+            "directories": directories,
             "slot": asked,
             "serves": serves,
             "why": why,

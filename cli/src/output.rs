@@ -2,8 +2,10 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::Value;
 
 /// Writes one line to standard output.
 pub(crate) fn line(text: impl Display) -> io::Result<()> {
@@ -31,6 +33,11 @@ pub(crate) fn progress(total: usize, doing: &str) -> ProgressBar {
         bar.set_style(style);
     }
     bar
+}
+
+/// A path as JSON can hold it: a name that is no UTF-8 is shown with U+FFFD in place, instead of ending the command.
+pub(crate) fn path_json(path: &Path) -> Value {
+    path.to_string_lossy().into()
 }
 
 /// `1234567` as `1,234,567`.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::Outcome;
 use crate::args::{Directories, InspectArgs, ListArgs};
 use crate::error::CliError;
-use crate::output::{line, number};
+use crate::output::{line, number, path_json};
 use crate::setup::Host;
 
 pub(crate) fn list(args: &ListArgs) -> Result<Outcome, CliError> {
@@ -16,7 +16,8 @@ pub(crate) fn list(args: &ListArgs) -> Result<Outcome, CliError> {
     let found = host.loader.scan();
     if args.json {
         let plugins: Vec<Value> = found.iter().map(|found| verdict_json(found.as_ref())).collect();
-        line(json!({ "directories": host.directories, "plugins": plugins }))?;
+        let directories: Vec<Value> = host.directories.iter().map(|directory| path_json(directory)).collect();
+        line(json!({ "directories": directories, "plugins": plugins }))?;
     } else {
         line(format_args!("{:<24} {:<10} built in", "legacy", env!("CARGO_PKG_VERSION")))?;
         for found in &found {
@@ -86,13 +87,13 @@ fn describe(path: &Path, plugin: &Plugin) -> Result<(), CliError> {
 pub(crate) fn verdict_json(found: Result<&Plugin, &LoaderError>) -> Value {
     match found {
         Ok(plugin) => json!({
-            "path": plugin.candidate.path,
+            "path": path_json(&plugin.candidate.path),
             "usable": true,
             "digest": plugin.staged.digest.to_string(),
             "inspection": plugin.inspection,
         }),
         Err(error) => json!({
-            "path": error.path,
+            "path": path_json(&error.path),
             "usable": false,
             "step": error.step.to_string(),
             "reason": error.problem.to_string(),
