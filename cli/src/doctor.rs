@@ -1,6 +1,6 @@
 //! `context-engine doctor`: which engine serves, what is wrong with the others, what to do. Runs no plugin code.
 
-use context_engine_loader::{LEGACY, LoaderError, Plugin};
+use context_engine_loader::{LEGACY, LoaderError, Plugin, on_one_line};
 use serde_json::{Value, json};
 
 use crate::Outcome;
@@ -65,8 +65,8 @@ fn serving(host: &Host, asked: &str) -> (String, Option<String>) {
 fn describe(found: &Result<Plugin, LoaderError>) -> Result<(), CliError> {
     Ok(match found {
         Ok(plugin) => {
-            let (path, info) = (plugin.candidate.path.display(), plugin.info());
-            line(format_args!("ok        {path}: found, staged, inspected: {} {}", info.id, info.version))
+            let (path, info) = (plugin.candidate.path.to_string_lossy(), plugin.info());
+            line(on_one_line(&format!("ok        {path}: found, staged, inspected: {} {}", info.id, info.version)))
         }
         Err(error) => line(format_args!("refused   {error}")),
     }?)

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use context_engine_loader::{LoaderError, Plugin};
+use context_engine_loader::{LoaderError, Plugin, on_one_line};
 use serde_json::{Value, json};
 
 use crate::Outcome;
@@ -25,8 +25,9 @@ pub(crate) fn list(args: &ListArgs) -> Result<Outcome, CliError> {
                 Ok(plugin) => {
                     let forbidden = host.config.forbids(&plugin.info().id);
                     let remark = forbidden.map_or_else(String::new, |reason| format!("  not used: {reason}"));
-                    let (info, path) = (plugin.info(), plugin.candidate.path.display());
-                    line(format_args!("{:<24} {:<10} {path}{remark}", info.id, info.version))?;
+                    let (info, path) = (plugin.info(), plugin.candidate.path.to_string_lossy());
+                    let text = format!("{:<24} {:<10} {path}{remark}", info.id, info.version);
+                    line(on_one_line(&text))?;
                 }
                 Err(error) => line(format_args!("{:<24} {:<10} {error}", "-", "refused"))?,
             }
@@ -55,7 +56,7 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<Outcome, CliError> {
 
 fn describe(path: &Path, plugin: &Plugin) -> Result<(), CliError> {
     let (record, info) = (&plugin.inspection.record, plugin.info());
-    line(format_args!("usable: {}", path.display()))?;
+    line(format_args!("usable: {}", on_one_line(&path.to_string_lossy())))?;
     let accepted = match &info.accepted_host_params {
         None => "all".to_owned(),
         Some(keys) if keys.is_empty() => "none".to_owned(),
@@ -78,7 +79,7 @@ fn describe(path: &Path, plugin: &Plugin) -> Result<(), CliError> {
         ("digest", plugin.staged.digest.to_string()),
         ("needs", list(&plugin.inspection.needs)),
     ] {
-        line(format_args!("  {name:<16} {value}"))?;
+        line(format_args!("  {name:<16} {}", on_one_line(&value)))?;
     }
     Ok(line("nothing of the file was run")?)
 }

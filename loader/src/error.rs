@@ -29,7 +29,7 @@ impl fmt::Display for Step {
 
 /// Why a plugin is not used. One line, for the person who has to act on it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {step}: {problem}", path.display())]
+#[error("{}: {step}: {problem}", on_one_line(&path.to_string_lossy()))]
 pub struct LoaderError {
     /// The file or folder, as it was found.
     pub path: PathBuf,
@@ -156,7 +156,7 @@ pub enum Problem {
         rule: &'static str,
     },
     /// Two plugins of the same directory with one id.
-    #[error("the id \"{id}\" is also that of {}; remove one of the two", other.display())]
+    #[error("the id \"{id}\" is also that of {}; remove one of the two", on_one_line(&other.to_string_lossy()))]
     DuplicateId {
         /// The id.
         id: String,
@@ -164,7 +164,7 @@ pub enum Problem {
         other: PathBuf,
     },
     /// A plugin of an earlier directory has the id.
-    #[error("the id \"{id}\" is taken by {}, whose directory comes first", winner.display())]
+    #[error("the id \"{id}\" is taken by {}, whose directory comes first", on_one_line(&winner.to_string_lossy()))]
     Shadowed {
         /// The id.
         id: String,
@@ -172,7 +172,7 @@ pub enum Problem {
         winner: PathBuf,
     },
     /// Names that should be one are not.
-    #[error("the {left_name} says \"{left}\", the {right_name} says \"{right}\"; make them the same")]
+    #[error("the {left_name} says {left:?}, the {right_name} says {right:?}; make them the same")]
     Identity {
         /// Where the first stands.
         left_name: &'static str,
@@ -203,6 +203,13 @@ pub enum Problem {
         /// What the engine says.
         reason: String,
     },
+}
+
+/// `text` with line breaks and other control characters escaped: names of files and engines are somebody else's, and must
+/// neither break the line they are shown in nor speak to the terminal.
+pub fn on_one_line(text: &str) -> String {
+    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(escaped).collect()
 }
 
 fn suggestion(closest: &Option<String>, known: &[String]) -> String {

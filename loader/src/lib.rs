@@ -25,7 +25,7 @@ pub mod platform;
 pub mod stage;
 pub mod supervise;
 
-pub use error::{LoaderError, Problem, Step};
+pub use error::{LoaderError, Problem, Step, on_one_line};
 pub use loader::{Creation, LEGACY, Loader, LoaderOptions, Plugin};
 pub use manifest::Manifest;
 pub use supervise::{AssembleError, AssembleRequest, Assembled, Call, EngineHandle, PreparedHistory, TurnTaken};
