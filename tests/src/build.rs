@@ -33,9 +33,9 @@ pub fn plugin(name: &str) -> PathBuf {
     folder.join(library_name(name))
 }
 
-/// The static archive of `engines/plain`.
-pub fn static_archive() -> PathBuf {
-    plugin("plain").with_file_name("libplain.a")
+/// What else `engines/plain` is built into: the static archive `libplain.a`, the executable `plain`.
+pub fn plain(file: &str) -> PathBuf {
+    plugin("plain").with_file_name(file)
 }
 
 /// The `context-engine` command and the example plugins, built as this test was.

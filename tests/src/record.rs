@@ -30,6 +30,11 @@ pub fn with_frame(library: &[u8], at: usize, byte: u8) -> Vec<u8> {
     bytes
 }
 
+/// Length of the record's JSON in bytes.
+pub fn record_len(library: &[u8]) -> usize {
+    place(library).1 - HEADER_LEN
+}
+
 /// Where the record stands, and how long it is, header included.
 fn place(library: &[u8]) -> (usize, usize) {
     let file = object::File::parse(library).expect("a library");

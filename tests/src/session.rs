@@ -107,10 +107,11 @@ pub fn assemble(handle: &EngineHandle, history: &PreparedHistory, budget: u64) -
     handle.assemble(call(&Services::default(), &host_params()), request)
 }
 
-/// The texts of a prompt of [`three_turns`], message by message, with who answered: `alpha | hello | one | uno …`.
+/// The texts of a prompt of [`three_turns`], message by message, with who answered: `alpha | hello + one | uno …`. A `+`
+/// joins the blocks of one message.
 #[track_caller]
 pub fn answer(handle: &EngineHandle) -> String {
     let prompt = assemble(handle, &three_turns(), BUDGET).expect("a prompt");
-    let texts = prompt.messages.iter().map(|message| message.text());
+    let texts = prompt.messages.iter().map(|message| message.text().replace('\n', " + "));
     [prompt.served_by].into_iter().chain(texts).collect::<Vec<_>>().join(" | ")
 }

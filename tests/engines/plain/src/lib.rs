@@ -1,4 +1,4 @@
-//! No engine at all: a library as any other, and a static archive of it.
+//! No engine at all: a library as any other, a static archive of it, and an executable beside them.
 
 /// Something to export.
 #[unsafe(no_mangle)]
