@@ -5,6 +5,7 @@
 //! crates share their folder. A lock on a file keeps test programs that run at the same time out of each other's way.
 
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX, EXE_SUFFIX};
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -61,6 +62,8 @@ pub fn example(name: &str) -> PathBuf {
 /// One run of cargo.
 pub struct Build {
     command: Command,
+    verb: &'static str,
+    args: Vec<OsString>,
     target: PathBuf,
     profile: &'static str,
 }
@@ -68,9 +71,9 @@ pub struct Build {
 impl Build {
     /// A build of `manifest` into `target`.
     pub fn new(manifest: &Path, target: &Path) -> Build {
-        let mut command = Command::new(env!("CARGO"));
-        command.arg("build").arg("--quiet").arg("--manifest-path").arg(manifest).arg("--target-dir").arg(target);
-        Build { command, target: target.to_owned(), profile: "dev" }
+        let command = Command::new(env!("CARGO"));
+        let place = ["--manifest-path".into(), manifest.into(), "--target-dir".into(), target.into()];
+        Build { command, verb: "build", args: place.into(), target: target.to_owned(), profile: "dev" }
     }
 
     /// A build of `manifest` as its author does it, into the folder `name` beside the host's: the flags of whoever runs
@@ -91,7 +94,14 @@ impl Build {
     /// With one more argument.
     #[must_use]
     pub fn arg(mut self, arg: &str) -> Build {
-        self.command.arg(arg);
+        self.args.push(arg.into());
+        self
+    }
+
+    /// With another subcommand than `build`.
+    #[must_use]
+    pub fn cargo(mut self, verb: &'static str) -> Build {
+        self.verb = verb;
         self
     }
 
@@ -114,7 +124,11 @@ impl Build {
         fs::create_dir_all(&self.target).expect("a target folder");
         let lock = File::create(self.target.join(".test-builds")).expect("a lock file");
         lock.lock().expect("locked");
-        self.command.arg("--profile").arg(self.profile).output().expect("cargo can be run")
+        self.command
+            .args([self.verb, "--quiet", "--profile", self.profile])
+            .args(self.args)
+            .output()
+            .expect("cargo can be run")
     }
 
     /// Runs cargo; returns the folder with what was built.

@@ -8,11 +8,13 @@
 //! |---|---|
 //! | [`build`] | the plugins of `engines/`, the command, one-off builds |
 //! | [`host`] | a home in a temporary folder: its plugins directory, a loader, the command |
+//! | [`boundary`] | a loaded engine without the supervisor |
 //! | [`session`] | histories, call services, a call |
 //! | [`record`] | a plugin with another record in its file |
 //! | [`prompts`] | the rules every prompt keeps, as `checker/check_prompts.py` has them |
 #![forbid(unsafe_code)]
 
+pub mod boundary;
 pub mod build;
 pub mod host;
 pub mod prompts;
