@@ -105,7 +105,7 @@ impl EngineHandle {
         if let Some(active) = self.active.as_deref() {
             match self.assemble_with(active, call, request) {
                 Ok(assembled) => return Ok(assembled),
-                Err(Refusal::Prompt(error)) => return Err(error),
+                // Also when its prompt cannot be fitted: what it added may be what leaves no room.
                 Err(refusal) => {
                     let engine = active.info.id.as_str();
                     if active.first_failure() {
@@ -138,6 +138,9 @@ impl EngineHandle {
         let addition = plan.system_prompt_addition.as_deref().into_option().map(str::to_owned);
         let addition_tokens = addition.as_deref().map_or(0, |text| request.counter.text(text));
         let room = request.budget.saturating_sub(addition_tokens);
+        if room == 0 {
+            return Err(PlanError::Addition { tokens: addition_tokens, budget: request.budget }.into());
+        }
 
         let Applied { messages, kept, summarised, .. } = applied;
         let (prompt, mut repaired) = to_prompt(messages);

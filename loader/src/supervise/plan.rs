@@ -23,6 +23,8 @@ pub(super) enum PlanError {
     Message { step: usize, reason: String },
     #[error("the plan sends nothing of a history of {known} messages")]
     Empty { known: usize },
+    #[error("the system prompt addition takes {tokens} of {budget} tokens and leaves no room for messages")]
+    Addition { tokens: u64, budget: u64 },
 }
 
 /// What a plan came to.
