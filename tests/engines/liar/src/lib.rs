@@ -40,7 +40,8 @@ impl ContextEngine for Liar {
 
     fn assemble(&self, _: &CallContext<'_>, params: AssembleParams<'_>) -> Result<Assembly, EngineError> {
         let all = params.messages().len() as u32;
-        let user = text_message(Role::USER, "ten words that are here to fill up the window ").replace(" ", " more ");
+        let user = text_message(Role::USER, "a word");
+        let filler = |number: u32| insert(&text_message(Role::USER, &format!("filler {number} to be sent")));
         let orphan = r#"{"role":"toolResult","toolCallId":"nobody","toolName":"read","content":"orphan"}"#;
         let segments = match self.plan.as_str() {
             "overlap" => vec![keep(0, 2), keep(1, 1)],
@@ -55,17 +56,20 @@ impl ContextEngine for Liar {
             "empty" => vec![],
             "keeps nothing" => vec![keep(0, 0)],
             "unknown step" => vec![keep(0, all), segment(SegmentKind(99), 0, 1, "")],
-            "over budget" => std::iter::repeat_with(|| insert(&user)).take(2_000).chain([keep(0, all)]).collect(),
+            "over budget" => (0..2_000).map(filler).chain([keep(0, all)]).collect(),
             "orphan result" => vec![insert(orphan), keep(0, all)],
             "orphan call" => vec![insert(&orphan_call()), keep(0, all)],
             "assistant last" => vec![keep(0, all), insert(&text_message(Role::ASSISTANT, "I have the last word"))],
-            "addition over budget" => vec![keep(0, all)],
+            "addition over budget" | "addition of 7990 words" => vec![keep(0, all)],
             other => return Err(EngineError::failed(format!("no plan called {other:?}"))),
         };
         let mut plan = Assembly { segments: segments.into(), ..Assembly::default() };
-        if self.plan == "addition over budget" {
-            plan.system_prompt_addition = ROption::RSome("word ".repeat(100_000).into());
-        }
+        let words = match self.plan.as_str() {
+            "addition over budget" => 100_000,
+            "addition of 7990 words" => 7_990,
+            _ => return Ok(plan),
+        };
+        plan.system_prompt_addition = ROption::RSome(" word".repeat(words).into());
         Ok(plan)
     }
 
