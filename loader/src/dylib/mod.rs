@@ -12,7 +12,9 @@
 use std::path::Path;
 
 use abi_stable::abi_stability::StableAbi;
-use abi_stable::abi_stability::abi_checking::{CheckingGlobals, check_layout_compatibility_with_globals};
+use abi_stable::abi_stability::abi_checking::{
+    AbiInstabilityErrors, CheckingGlobals, check_layout_compatibility_with_globals,
+};
 use abi_stable::library::{AbiHeaderRef, LibHeader, ROOT_MODULE_LOADER_NAME_WITH_NUL, RootModule};
 use abi_stable::sabi_types::VersionNumber;
 use context_engine_interface::abi::module::EngineModule;
@@ -66,19 +68,43 @@ fn check_layout(header: &LibHeader) -> Result<(), Problem> {
     let Some(plugin) = header.layout() else { return Err(layout("the library exports no layout to check")) };
     // Fresh globals for each check: the shared ones keep references into a refused plugin and mix up later checks.
     let newer_plugin = check_layout_compatibility_with_globals(host, plugin, &CheckingGlobals::new());
-    let Err(difference) = newer_plugin else { return Ok(()) };
+    let Err(report) = newer_plugin else { return Ok(()) };
     let older_plugin = check_layout_compatibility_with_globals(plugin, host, &CheckingGlobals::new());
-    older_plugin.map_err(|_| layout(&difference.to_string()))
+    older_plugin.map_err(|_| layout(&difference(&report)))
 }
 
 fn layout(reason: &str) -> Problem {
-    Problem::Layout { expected: EngineModule::VERSION_STRINGS.version.to_string(), reason: first_difference(reason) }
+    Problem::Layout { expected: EngineModule::VERSION_STRINGS.version.to_string(), reason: one_line(reason) }
 }
 
-/// The line of abi_stable's page-long report that names the difference.
-fn first_difference(report: &str) -> String {
-    let lines: Vec<&str> = report.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    one_line(&lines.join(" "))
+/// Where the two interfaces differ, and how: the report itself spells out every type on the way there, page after page.
+fn difference(report: &AbiInstabilityErrors) -> String {
+    let wrong = report.errors.iter().filter(|error| !error.errs.is_empty());
+    let Some(error) = wrong.max_by_key(|error| error.stack_trace.len()) else { return report.to_string() };
+    let steps: Vec<String> = error.stack_trace.iter().map(|step| brief(&step.found.to_string())).collect();
+    let place = match &steps[..] {
+        [.., owner, field] => format!("`{field}` of `{owner}`"),
+        [field] => format!("`{field}`"),
+        [] => "the module".to_owned(),
+    };
+    let text = error.to_string();
+    let errors = text.split("\nError:").skip(1).map(|error| match error.split_once("\nExpected:") {
+        Some((what, values)) => {
+            let (expected, found) = values.split_once("\nFound:").unwrap_or((values, ""));
+            format!("{what}, expected {}, found {}", brief(expected), brief(found))
+        }
+        None => error.to_owned(),
+    });
+    format!("in {place}: {}", errors.collect::<Vec<_>>().join("; "))
+}
+
+/// Name and type of a field that the report describes in many lines; anything else as it is.
+fn brief(described: &str) -> String {
+    let line = |key| described.lines().find_map(|line| line.trim().strip_prefix(key));
+    match (line("field_name:"), line("type:")) {
+        (Some(name), Some(kind)) => format!("{name}: {kind}"),
+        _ => one_line(described),
+    }
 }
 
 fn one_line(text: &str) -> String {
