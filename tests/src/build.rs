@@ -10,6 +10,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
+use std::time::Instant;
 
 /// The project's folder.
 pub fn workspace() -> &'static Path {
@@ -121,14 +122,8 @@ impl Build {
 
     /// Runs cargo; returns what it says and how it ended.
     pub fn output(mut self) -> Output {
-        fs::create_dir_all(&self.target).expect("a target folder");
-        let lock = File::create(self.target.join(".test-builds")).expect("a lock file");
-        lock.lock().expect("locked");
-        self.command
-            .args([self.verb, "--quiet", "--profile", self.profile])
-            .args(self.args)
-            .output()
-            .expect("cargo can be run")
+        let _lock = self.lock();
+        self.cargo_says()
     }
 
     /// Runs cargo; returns the folder with what was built.
@@ -136,9 +131,34 @@ impl Build {
     /// # Panics
     /// With cargo's output, when the build fails.
     pub fn run(self) -> PathBuf {
-        let folder = self.target.join(if self.profile == "dev" { "debug" } else { self.profile });
-        let output = self.output();
+        self.run_and(Path::to_owned)
+    }
+
+    /// Runs cargo and has `take` fetch what was built, before another build can write files of the same names.
+    ///
+    /// # Panics
+    /// With cargo's output, when the build fails.
+    pub fn run_and<T>(mut self, take: impl FnOnce(&Path) -> T) -> T {
+        let _lock = self.lock();
+        let output = self.cargo_says();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        folder
+        take(&self.target.join(if self.profile == "dev" { "debug" } else { self.profile }))
+    }
+
+    fn lock(&self) -> File {
+        fs::create_dir_all(&self.target).expect("a target folder");
+        let lock = File::create(self.target.join(".test-builds")).expect("a lock file");
+        lock.lock().expect("locked");
+        lock
+    }
+
+    #[allow(clippy::print_stderr, reason = "how long builds take decides how many there may be")]
+    fn cargo_says(&mut self) -> Output {
+        let started = Instant::now();
+        let arguments = [self.verb, "--quiet", "--profile", self.profile];
+        let output = self.command.args(arguments).args(&self.args).output().expect("cargo can be run");
+        let manifest = Path::new(&self.args[1]).display();
+        eprintln!("{manifest} ({}): {:.1} s", self.profile, started.elapsed().as_secs_f64());
+        output
     }
 }

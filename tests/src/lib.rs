@@ -7,6 +7,7 @@
 //! | module | gives |
 //! |---|---|
 //! | [`build`] | the plugins of `engines/`, the command, one-off builds |
+//! | [`changed`] | an engine and a host on a changed interface |
 //! | [`host`] | a home in a temporary folder: its plugins directory, a loader, the command |
 //! | [`boundary`] | a loaded engine without the supervisor |
 //! | [`session`] | histories, call services, a call |
@@ -16,6 +17,7 @@
 
 pub mod boundary;
 pub mod build;
+pub mod changed;
 pub mod host;
 pub mod prompts;
 pub mod record;
