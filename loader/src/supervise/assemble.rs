@@ -13,8 +13,10 @@ use super::plan::{self, Applied, PlanError};
 use super::{Call, EngineHandle, PreparedHistory, Supervised};
 
 /// What fillers and repaired pairs may add when a plan becomes a prompt, in tokens. Held back from every engine's budget,
-/// so that one that fills it to the last token is not over it afterwards.
-const RENDER_RESERVE: u64 = 64;
+/// so that one that fills it to the last token is not over it afterwards; of a small budget a smaller part.
+fn render_reserve(budget: u64) -> u64 {
+    (budget / 32).min(64)
+}
 
 /// How often a prompt that is over budget is fitted to a smaller one before it is given up.
 const FIT_ATTEMPTS: u32 = 4;
@@ -130,7 +132,7 @@ impl EngineHandle {
         call: Call<'_>,
         request: AssembleRequest<'_>,
     ) -> Result<Assembled, Refusal> {
-        let budget = request.budget.saturating_sub(RENDER_RESERVE);
+        let budget = request.budget - render_reserve(request.budget);
         let started = Instant::now();
         let plan = ask(engine, call, request, request.history, budget)?;
         let took = started.elapsed();
@@ -180,7 +182,7 @@ impl EngineHandle {
         room: u64,
     ) -> Result<(Vec<Arc<Message>>, u64, usize), Refusal> {
         let history = PreparedHistory::new(prompt, request.counter);
-        let mut target = room.saturating_sub(RENDER_RESERVE);
+        let mut target = room - render_reserve(room);
         let mut smallest = u64::MAX;
         for _ in 0..FIT_ATTEMPTS {
             let plan = ask(&self.legacy, call, request, &history, target)?;
@@ -191,7 +193,7 @@ impl EngineHandle {
             }
             smallest = smallest.min(tokens);
             // What the renderer added must come off what the plan may spend.
-            target = target.saturating_sub(tokens - room + RENDER_RESERVE);
+            target = target.saturating_sub(tokens - room + render_reserve(room));
         }
         Err(AssembleError::Budget { budget: room, smallest }.into())
     }
