@@ -34,19 +34,21 @@ pub struct ViewChunk {
 }
 
 impl ViewChunk {
-    /// Builds the views of `sources`, about 10 ns per message with one block.
+    /// Builds the views of `sources`: about 150 instructions per message with one block.
     pub fn build<S: ViewSource>(sources: Vec<Arc<S>>) -> ViewChunk {
         let mut blocks: Vec<BlockView<'static>> = Vec::with_capacity(sources.len() * 2);
-        let mut views: Vec<MessageView<'static>> = Vec::with_capacity(sources.len());
-        let mut ends: Vec<usize> = Vec::with_capacity(sources.len());
-        for source in &sources {
+        let mut ends = vec![0; sources.len()];
+        let view = |(source, end): (&Arc<S>, &mut usize)| {
             // SAFETY: the Arc is moved into `_owner` below and stays there until the views are dropped, so the pointee
             // neither moves nor dies; nobody can get `&mut` to it, because this Arc keeps the count above what
             // `Arc::get_mut` accepts. What a safe `view` returns is valid for as long as that shared borrow lasts.
             let source: &'static S = unsafe { &*Arc::as_ptr(source) };
-            views.push(source.view(&mut blocks));
-            ends.push(blocks.len());
-        }
+            let view = source.view(&mut blocks);
+            *end = blocks.len();
+            view
+        };
+        // Collected, not pushed: each view is written where it stays.
+        let mut views: Vec<MessageView<'static>> = sources.iter().zip(&mut ends).map(view).collect();
         let mut start = 0;
         for (view, end) in views.iter_mut().zip(ends) {
             // A source that removed blocks of its predecessors gets none; the slice below cannot go out of bounds.
@@ -124,3 +126,6 @@ impl ChunkIndex<'_> {
         Messages::new(&self.chunks)
     }
 }
+
+#[cfg(test)]
+mod tests;
