@@ -96,6 +96,7 @@ impl Message {
     }
 
     /// The block's own JSON.
+    #[inline]
     pub fn raw(&self, block: &Block) -> &str {
         self.json.get(block.raw.clone()).unwrap_or("")
     }
