@@ -40,6 +40,11 @@ pub(crate) fn path_json(path: &Path) -> Value {
     path.to_string_lossy().into()
 }
 
+/// A recorded text on one line: what is no visible character is written as its escape, so that it cannot steer a terminal.
+pub(crate) fn visible(text: &str) -> String {
+    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
+}
+
 /// `1234567` as `1,234,567`.
 pub(crate) fn number(value: u64) -> String {
     let digits = value.to_string();
@@ -65,6 +70,11 @@ pub(crate) fn duration(us: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_session_id_cannot_steer_the_terminal() {
+        assert_eq!(visible("a\u{1b}[31mRED\nnext é漢"), "a\\u{1b}[31mRED\\nnext é漢");
+    }
 
     #[test]
     fn numbers_are_grouped() {

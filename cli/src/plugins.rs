@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use context_engine_loader::{LoaderError, Plugin, on_one_line};
+use context_engine_loader::{LoaderError, Plugin, Problem, on_one_line};
 use serde_json::{Value, json};
 
 use crate::Outcome;
@@ -42,7 +42,11 @@ pub(crate) fn list(args: &ListArgs) -> Result<Outcome, CliError> {
 
 pub(crate) fn inspect(args: &InspectArgs) -> Result<Outcome, CliError> {
     let host = Host::new(&Directories { plugins: vec![] })?;
-    let verdict = host.loader.inspect(&args.path);
+    let verdict = match host.loader.inspect(&args.path) {
+        // A path that names nothing is a mistake of the person's, not a verdict on a file.
+        Err(error) if matches!(error.problem, Problem::Io { .. }) && !args.path.exists() => return Err(error.into()),
+        verdict => verdict,
+    };
     if args.json {
         line(verdict_json(verdict.as_ref()))?;
     } else {

@@ -1,5 +1,6 @@
 //! `context-engine replay`
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -7,11 +8,12 @@ use context_engine_loader::{Creation, EngineHandle, LEGACY, Problem};
 use context_engine_runtime::{CallReport, Prompt, Replay, ReplayOptions, ReplaySummary, RuntimeError};
 use context_engine_transcript::{ImportWarning, RecordedSession, TokenCounter, load};
 use serde::Serialize;
+use serde_json::json;
 
 use crate::Outcome;
 use crate::args::{ReplayArgs, Which};
 use crate::error::CliError;
-use crate::output::{self, duration, line, note, number};
+use crate::output::{self, duration, line, note, number, visible};
 use crate::setup::Host;
 
 /// What `--json` prints for a session.
@@ -45,22 +47,25 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Outcome, CliError> {
     if found > 1 && chosen.len() == 1 {
         note(format_args!("session {} of {found}; --session N or --session all for the others", first + 1));
     }
+    let all = args.session == Which::All;
+    let mut folders = Folders::default();
     let mut outcome = Outcome::Fine;
     for session in chosen {
-        let model = args.model.as_deref().or(session.model.as_deref());
-        let counter = TokenCounter::for_model(model);
-        count(session, &counter);
-        let handle = open(&host, engine, counter)?;
-        let options = ReplayOptions {
-            budget: args.budget.0,
-            turns: args.turns,
-            honor_compactions: args.honor_compactions,
-            keep_recent: host.config.agents.defaults.compaction.keep_recent_tokens,
-        };
-        let replay = Replay::new(session, counter, options)?;
-        let summary = play(args, engine, &handle, session, &replay)?;
-        if summary.fallbacks > 0 {
-            outcome = Outcome::Findings;
+        let folder = if all { folders.name(&session.id) } else { String::new() };
+        match play(args, &host, engine, session, &folder) {
+            Ok(summary) if summary.fallbacks == 0 => {}
+            Ok(_) => outcome = Outcome::Findings,
+            // One session that cannot be played is no reason to leave out the others.
+            Err(CliError::Runtime(error)) if all => {
+                outcome = Outcome::Findings;
+                note(format_args!("{}: {error}", visible(&session.id)));
+                if args.json {
+                    line(json!({
+                        "session": session.id, "engine": engine, "budget": args.budget.0, "error": error.to_string(),
+                    }))?;
+                }
+            }
+            Err(error) => return Err(error),
         }
     }
     Ok(outcome)
@@ -100,22 +105,34 @@ fn count(session: &mut RecordedSession, counter: &TokenCounter) {
     bar.finish_and_clear();
 }
 
+/// Plays one session; prompts go into `folder` of the dump.
 fn play(
     args: &ReplayArgs,
+    host: &Host,
     engine: &str,
-    handle: &EngineHandle,
-    session: &RecordedSession,
-    replay: &Replay<'_>,
+    session: &mut RecordedSession,
+    folder: &str,
 ) -> Result<ReplaySummary, CliError> {
-    let dump = args.dump.as_deref().map(|root| Dump::new(root, session, args.session == Which::All)).transpose()?;
+    let counter = TokenCounter::for_model(args.model.as_deref().or(session.model.as_deref()));
+    count(session, &counter);
+    let session = &*session;
+    let handle = open(host, engine, counter)?;
+    let options = ReplayOptions {
+        budget: args.budget.0,
+        turns: args.turns,
+        honor_compactions: args.honor_compactions,
+        keep_recent: host.config.agents.defaults.compaction.keep_recent_tokens,
+    };
+    let replay = Replay::new(session, counter, options)?;
+    let dump = args.dump.as_deref().map(|root| Dump::new(root.join(folder))).transpose()?;
     let bar = output::progress(replay.calls(), "replaying");
     let mut rows = Rows::default();
     let mut calls = Vec::new();
     if !args.json {
-        line(format_args!("{}: {engine}, budget {} tokens", session.id, number(args.budget.0)))?;
+        line(format_args!("{}: {engine}, budget {} tokens", visible(&session.id), number(args.budget.0)))?;
         line(Rows::HEADER)?;
     }
-    let summary = replay.run(handle, engine, |report: &CallReport, prompt: &Prompt| {
+    let summary = replay.run(&handle, engine, |report: &CallReport, prompt: &Prompt| {
         if let Some(dump) = &dump {
             dump.write(report, prompt)?;
         }
@@ -229,8 +246,7 @@ struct Dump {
 
 impl Dump {
     /// Makes the folder, and removes prompts an earlier replay left in it: they would pass for this one's.
-    fn new(root: &Path, session: &RecordedSession, all: bool) -> Result<Dump, CliError> {
-        let folder = if all { root.join(file_name(&session.id)) } else { root.to_owned() };
+    fn new(folder: PathBuf) -> Result<Dump, CliError> {
         let clear = || {
             fs::create_dir_all(&folder)?;
             let earlier = |entry: &fs::DirEntry| is_prompt(&entry.file_name().to_string_lossy());
@@ -255,6 +271,25 @@ fn is_prompt(name: &str) -> bool {
     name.strip_suffix(".json").and_then(|stem| stem.split_once('-')).is_some_and(|(a, b)| number(a) && number(b))
 }
 
+/// Gives each session of a file a folder of its own.
+#[derive(Default)]
+struct Folders {
+    taken: HashSet<String>,
+}
+
+impl Folders {
+    /// The session's id as a folder name; with a number behind it when another session has that name.
+    fn name(&mut self, id: &str) -> String {
+        let plain = file_name(id);
+        let numbered = (2..).map(|n| format!("{plain}-{n}"));
+        let free =
+            std::iter::once(plain.clone()).chain(numbered).find(|name| !self.taken.contains(&name.to_lowercase()));
+        let name = free.unwrap_or(plain);
+        self.taken.insert(name.to_lowercase());
+        name
+    }
+}
+
 /// A session id as a file name.
 fn file_name(id: &str) -> String {
     let safe = |c: char| if c.is_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
@@ -272,6 +307,13 @@ mod tests {
         for name in ["12-3.jsonl", "notes.json", "a-1.json", "1-.json", "12.json", "1-2-3.json"] {
             assert!(!is_prompt(name), "{name}");
         }
+    }
+
+    #[test]
+    fn sessions_with_one_name_have_two_folders() {
+        let mut folders = Folders::default();
+        let names = ["a/1", "a_1", "A_1", "b", "a/1"].map(|id| folders.name(id));
+        assert_eq!(names, ["a_1", "a_1-2", "A_1-3", "b", "a_1-4"]);
     }
 
     #[test]

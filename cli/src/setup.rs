@@ -1,6 +1,6 @@
 //! What every command needs: logs, configuration, a loader.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use context_engine_loader::{Loader, LoaderOptions};
 use context_engine_runtime::{Config, Home};
@@ -23,6 +23,8 @@ pub(crate) fn init_logs(verbose: u8) {
         .with_ansi(false)
         .without_time()
         .with_target(false)
+        // Where standard error is closed or full, a log line is lost and the command goes on.
+        .log_internal_errors(false)
         .init();
 }
 
@@ -40,11 +42,19 @@ impl Host {
         let home = Home::from_env()?;
         let config = Config::read(&home.config())?;
         let directories = if asked.plugins.is_empty() {
-            config.plugins.load.paths.iter().cloned().chain([home.plugins()]).collect()
+            config.plugins.load.paths.iter().map(|path| expand(path)).chain([home.plugins()]).collect()
         } else {
             asked.plugins.clone()
         };
         let loader = Loader::new(LoaderOptions { directories: directories.clone(), state_dir: home.state() });
         Ok(Host { home, config, directories, loader })
+    }
+}
+
+/// `~/…` in a configured path is the person's home directory, as a shell would have it.
+fn expand(path: &Path) -> PathBuf {
+    match (path.strip_prefix("~"), std::env::var_os("HOME")) {
+        (Ok(rest), Some(home)) if !home.is_empty() => PathBuf::from(home).join(rest),
+        _ => path.to_owned(),
     }
 }

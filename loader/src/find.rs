@@ -4,7 +4,7 @@
 //! plugins directory that has a library's ending is named with its reason; other files (notes, backups) are passed over.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use crate::error::{LoaderError, Problem, Step};
@@ -81,7 +81,23 @@ pub fn regular_file(path: &Path) -> Result<PathBuf, LoaderError> {
     if kind.is_file() {
         return Ok(resolved);
     }
-    Err(LoaderError::new(path, Step::Find, Problem::NotAFile { found: describe(kind) }))
+    let found = if kind.is_dir() { "directory without a plugin.json" } else { describe(kind) };
+    Err(LoaderError::new(path, Step::Find, Problem::NotAFile { found }))
+}
+
+/// The text of a small file. Refuses what is no regular file: a pipe would wait for a writer, a device never ends.
+///
+/// # Errors
+/// What the system says; `InvalidInput` for what is no regular file or longer than `limit` bytes.
+pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
+    let refuse = |reason: String| Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+    let found = fs::metadata(path)?;
+    if !found.is_file() {
+        return refuse(format!("expected a file, found a {}", describe(found.file_type())));
+    }
+    let mut text = String::new();
+    fs::File::open(path)?.take(limit + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > limit { refuse(format!("expected at most {limit} bytes")) } else { Ok(text) }
 }
 
 fn describe(kind: fs::FileType) -> &'static str {
@@ -98,7 +114,7 @@ fn describe(kind: fs::FileType) -> &'static str {
             return "device";
         }
     }
-    if kind.is_dir() { "directory without a plugin.json" } else { "special file" }
+    if kind.is_dir() { "directory" } else { "special file" }
 }
 
 pub(crate) fn io_error(path: &Path, doing: &'static str, error: &io::Error) -> LoaderError {

@@ -176,6 +176,7 @@ impl Loader {
     fn check(&self, candidate: Candidate) -> Result<Plugin, LoaderError> {
         // Errors speak of what lies in the directory, which is what the person sees; the private copy means nothing to them.
         let seen = |error: LoaderError| LoaderError { path: candidate.path.clone(), ..error };
+        inspect::glance(&candidate.library).map_err(seen)?;
         let staged = stage::stage(&candidate.library, &self.stages()).map_err(seen)?;
         let inspection = inspect::inspect(&staged.path).map_err(seen)?;
         if let Some(manifest) = &candidate.manifest {
@@ -204,9 +205,12 @@ impl Loader {
         creation: &Creation,
         create: impl FnOnce(EngineContext<'_>) -> Result<E, EngineError>,
     ) -> Result<E, EngineError> {
-        let state_dir = self.options.state_dir.join("engines").join(id);
-        create_private_dir(&state_dir)
-            .map_err(|error| EngineError::failed(format!("making {}: {error}", state_dir.display())))?;
+        // The built-in engine keeps nothing and must answer where nothing can be written.
+        let state_dir = if id == LEGACY { PathBuf::new() } else { self.options.state_dir.join("engines").join(id) };
+        if id != LEGACY {
+            create_private_dir(&state_dir)
+                .map_err(|error| EngineError::failed(format!("making {}: {error}", state_dir.display())))?;
+        }
         let counter = creation.counter.unwrap_or_else(|| TokenCounter::for_model(None));
         let host = EngineHost::new(Arc::new(EngineServices::new(id, counter)));
         let config = creation.config.as_ref().map_or_else(String::new, Value::to_string);

@@ -7,7 +7,11 @@ use std::path::{Component, Path, PathBuf};
 use serde::Deserialize;
 
 use crate::error::{LoaderError, Problem, Step};
+use crate::find::read_text;
 use crate::platform::TARGET;
+
+/// The longest manifest that is read, in bytes.
+const MAX_MANIFEST: u64 = 1 << 20;
 
 /// File name of the manifest.
 pub(crate) const MANIFEST: &str = "plugin.json";
@@ -34,7 +38,7 @@ impl Manifest {
     /// [`Problem::Io`], or [`Problem::Manifest`] with the line that is wrong.
     pub fn read(folder: &Path) -> Result<Manifest, LoaderError> {
         let path = folder.join(MANIFEST);
-        let text = fs::read_to_string(&path).map_err(|error| {
+        let text = read_text(&path, MAX_MANIFEST).map_err(|error| {
             let problem = Problem::Io { doing: "reading plugin.json", reason: error.to_string() };
             LoaderError::new(&path, Step::Find, problem)
         })?;

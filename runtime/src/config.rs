@@ -6,10 +6,14 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use context_engine_loader::find::read_text;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::RuntimeError;
+
+/// The longest configuration that is read, in bytes.
+const MAX_CONFIG: u64 = 16 << 20;
 
 /// What the file says. Every member has a default.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -96,11 +100,14 @@ impl Config {
     /// [`RuntimeError::Config`] with the place of the mistake.
     pub fn read(path: &Path) -> Result<Config, RuntimeError> {
         let refuse = |doing, reason: String| RuntimeError::Config { path: path.to_owned(), doing, reason };
-        let text = match std::fs::read_to_string(path) {
+        let text = match read_text(path, MAX_CONFIG) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Config::default()),
             Err(error) => return Err(refuse("reading the configuration", error.to_string())),
         };
+        if text.trim().is_empty() {
+            return Ok(Config::default());
+        }
         json5::from_str(&text).map_err(|error| refuse("reading the configuration", error.to_string()))
     }
 

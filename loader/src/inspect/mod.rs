@@ -29,6 +29,19 @@ pub struct Inspection {
     pub needs: Vec<String>,
 }
 
+/// Looks at the dropped file itself, before it is copied: what is no whole library of this machine is not worth the copy,
+/// however long it is.
+///
+/// # Errors
+/// The reason why the copy would be refused.
+pub fn glance(path: &Path) -> Result<(), LoaderError> {
+    let refuse = |problem| LoaderError::new(path, Step::Inspect, problem);
+    let io = |error: std::io::Error| refuse(Problem::Io { doing: "reading the library", reason: error.to_string() });
+    let file = File::open(path).map_err(io)?;
+    let bytes = file.metadata().map_err(io)?.len();
+    kind::check(&ReadCache::new(file), bytes).map(|_| ()).map_err(refuse)
+}
+
 /// Reads the library at `path`.
 ///
 /// # Errors

@@ -152,14 +152,14 @@ fn turns_and_groups_cross_chunks_whole() {
 }
 
 #[test]
-fn a_chunk_without_messages_is_left_out() {
+fn appending_leaves_what_is_there_and_makes_no_empty_chunk() {
     let mut chunks = history("ua", 3);
-    chunks.push(Arc::new(ViewChunk::build::<Source>(vec![])));
+    chunks.append::<Source>(&[]);
     assert_eq!((chunks.len(), chunks.index().messages().chunks().len()), (3, 1));
     let new = Source { id: "new".into(), role: Role::USER, tokens: 7, texts: vec!["hi".into()] };
-    chunks.push(Arc::new(ViewChunk::build(vec![Arc::new(new)])));
+    chunks.append(&[Arc::new(new)]);
     let index = chunks.index();
-    let newest = index.messages().get(3).expect("the pushed message");
+    let newest = index.messages().get(3).expect("the appended message");
     assert_eq!((newest.id.as_str(), newest.blocks[0].text.as_str()), ("new", "hi"));
 }
 
