@@ -1,4 +1,5 @@
-//! Session transcripts: messages and their blocks, importers for what agents leave on disk, token counts.
+//! Session transcripts: messages and their blocks, importers for what agents leave on disk, a writer of OpenClaw's
+//! session files, token counts.
 //!
 //! Decision: every recorded format is turned into OpenClaw's entries and message shape once, at the door; what is behind
 //! it knows one model. What the model has no place for is kept in the message's own JSON, and counted.
@@ -13,6 +14,7 @@ mod session;
 mod time;
 pub mod tokens;
 mod views;
+mod writer;
 
 pub use counts::{Counts, Tally};
 pub use entry::{Entry, EntryPayload, Timestamp};

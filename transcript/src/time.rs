@@ -54,9 +54,43 @@ fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
+/// `2026-01-05T08:00:00.000Z`; `None` outside the years 0 to 9999.
+pub(crate) fn format_iso(ms: i64) -> Option<String> {
+    let (days, of_day) = (ms.div_euclid(86_400_000), ms.rem_euclid(86_400_000));
+    let (year, month, day) = date(days);
+    if !(0..=9999).contains(&year) {
+        return None;
+    }
+    let (hour, minute) = (of_day / 3_600_000, of_day / 60_000 % 60);
+    let (second, milli) = (of_day / 1_000 % 60, of_day % 1_000);
+    Some(format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z"))
+}
+
+/// The date of a day, the inverse of [`days_since_epoch`] (Hinnant's `civil_from_days`).
+fn date(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    (year, month, day_of_year - (153 * from_march + 2) / 5 + 1)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::parse_iso_ms;
+    use super::{format_iso, parse_iso_ms};
+
+    #[test]
+    fn a_date_that_is_written_is_read_again() {
+        assert_eq!(format_iso(1_767_600_000_123).as_deref(), Some("2026-01-05T08:00:00.123Z"));
+        for ms in [0, -1, 951_782_399_999, 951_782_400_000, 4_102_444_800_000, -62_135_596_800_000] {
+            assert_eq!(format_iso(ms).and_then(|text| parse_iso_ms(&text)), Some(ms));
+        }
+        assert_eq!(format_iso(i64::MAX), None);
+    }
 
     #[test]
     fn dates_of_transcripts() {

@@ -6,7 +6,9 @@
 
 use std::path::{Path, PathBuf};
 
-use context_engine_transcript::{Format, HistoryOptions, Imported, RecordedSession, TokenCounter, load};
+use context_engine_transcript::{
+    Format, HistoryOptions, Imported, Message, RecordedSession, TokenCounter, load, load_bytes,
+};
 
 fn file(name: &str) -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/transcripts");
@@ -100,5 +102,42 @@ fn formats_of_later_are_refused_by_name() {
         let Some(path) = file(name) else { return };
         let error = load(&path).expect_err(name).to_string();
         assert!(error.contains("found a JSON object with the members"), "{error}");
+    }
+}
+
+/// The messages that are played, each to the letter, and the place of those that are not.
+fn told(session: &RecordedSession) -> Vec<String> {
+    let played = session.history(HistoryOptions::default()).messages;
+    let all = session.entries.iter().filter_map(|e| Some((e, e.message().or_else(|| e.summary())?)));
+    let line = |m: &Message| format!("{} {} {:?} {}", m.id, m.timestamp_ms, m.flags, m.json);
+    let places = all.map(|(e, m)| format!("{:?} {}", e.parent_id, line(m)));
+    played.iter().map(|m| line(m)).chain(places).collect()
+}
+
+#[test]
+fn a_session_that_is_written_is_read_again_to_the_letter() {
+    for name in [
+        "openclaw-v3-shape.jsonl",
+        "pi-before-compaction.jsonl",
+        "pi-large-session.jsonl",
+        "pi-thinking-message.json",
+        "taubench-gpt4o-airline.json",
+    ] {
+        let Some(imported) = read(name) else { return };
+        for session in &imported.sessions {
+            let written = session.to_openclaw();
+            let again = load_bytes("again.jsonl", written.as_bytes()).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!((again.format, again.sessions.len(), again.lost), (Format::OpenClaw { version: 3 }, 1, 0));
+            assert!(again.warnings.is_empty(), "{name}: {:?}", again.warnings);
+            let read = &again.sessions[0];
+            assert_eq!((&read.id, &read.system, &read.cwd), (&session.id, &session.system, &session.cwd), "{name}");
+            assert_eq!(read.model, session.model, "{name}");
+            for (was, is) in told(session).iter().zip(told(read).iter()) {
+                assert_eq!(was, is, "{name}");
+            }
+            assert_eq!(told(session).len(), told(read).len(), "{name}");
+            assert_eq!(history(read, true), history(session, true), "{name}");
+            assert_eq!(read.to_openclaw(), written, "{name}: written again");
+        }
     }
 }

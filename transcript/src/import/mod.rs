@@ -15,6 +15,7 @@ use std::path::Path;
 
 use self::detect::Shape;
 use self::lines::Damage;
+pub(crate) use self::openclaw::is_entry as is_openclaw_entry;
 use crate::{RecordedSession, TranscriptError};
 
 /// A format that can be read.

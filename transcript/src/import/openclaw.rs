@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use super::build::{self, Parent, SessionBuilder};
 use super::lines::{self, Accept, Damage};
 use crate::entry::Timestamp;
+use crate::writer::SYSTEM;
 use crate::{Entry, EntryPayload, RecordedSession};
 
 /// Kinds this format is known to have; a damaged record's parts are not taken for entries.
@@ -39,15 +40,19 @@ pub(super) fn recognises(json: &Value) -> bool {
     }
 }
 
-pub(super) fn is_entry(json: &Value) -> bool {
+/// Whether an object is an entry, of a kind known here or by its place in the tree.
+pub(crate) fn is_entry(json: &Map<String, Value>) -> bool {
     let kind = json.get("type").and_then(Value::as_str);
-    kind.is_some_and(|kind| KINDS.contains(&kind)) || (kind.is_some() && json.get("parentId").is_some())
+    kind.is_some_and(|kind| KINDS.contains(&kind)) || (kind.is_some() && json.contains_key("parentId"))
 }
 
 /// All sessions of the file: a second header with another id starts another. Also the format's version.
 pub(super) fn import(name_id: &str, bytes: &[u8]) -> (u32, Vec<RecordedSession>, Damage) {
     let mut reader = Reader { name_id, version: None, has_ids: false, header: false, done: Vec::new(), builder: None };
-    let accept = Accept { line: |json| json.get("type").is_some_and(Value::is_string), part: is_entry };
+    let accept = Accept {
+        line: |json| json.get("type").is_some_and(Value::is_string),
+        part: |json| json.as_object().is_some_and(is_entry),
+    };
     let damage = lines::read(bytes, &accept, |record| {
         if let Value::Object(map) = record.json {
             reader.record(record.position, map);
@@ -109,6 +114,7 @@ impl Reader<'_> {
         session.counts.skip("session");
         if first {
             (session.id, session.cwd, session.model) = (id, text("cwd"), text("modelId"));
+            session.system = text(SYSTEM);
             session.meta = map;
         }
     }
