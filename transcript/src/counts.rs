@@ -3,7 +3,9 @@
 //! Decision: nothing is dropped without a number. A reader of a report can add up what was read and what was left out
 //! and get the size of the source.
 //!
-//! Invariant: [`Counts::records`] is the sum of [`Counts::messages`] and [`Counts::skipped`].
+//! Invariant: [`Counts::records`] is the sum of [`Counts::messages`] and [`Counts::skipped`]. A source's record that holds
+//! several messages counts once for each, and [`Counts::split`] says how many of them are too many; one that only
+//! continues an earlier message is among the skipped, as `joined`. So `records - split` is the source's own number.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +19,15 @@ pub type Tally = BTreeMap<String, u64>;
 /// What a session's source held.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Records of the source that belong to the session, its header included.
+    /// Records of the source that belong to the session, its header included; one with several messages counts for
+    /// each of them.
     pub records: u64,
+    /// The subset of `records` that shares its record in the source with an earlier one.
+    pub split: u64,
     /// Records that became messages in the conversation, by role (`user`, `toolResult`, …).
     pub messages: Tally,
-    /// Records that did not, by kind (`session`, `compaction`, `custom`, `system`, …).
+    /// Records that did not, by kind (`session`, `compaction`, `custom`, `system`, …); `joined` for those that only
+    /// continue a message of another record.
     pub skipped: Tally,
     /// Blocks of messages, by type; those this version has no name for are among them (`audio`, …).
     pub blocks: Tally,

@@ -19,7 +19,7 @@ mod writer;
 pub use counts::{Counts, Tally};
 pub use entry::{Entry, EntryPayload, Timestamp};
 pub use error::TranscriptError;
-pub use import::{Format, ImportWarning, Imported, load, load_bytes};
+pub use import::{Format, ImportOptions, ImportWarning, Imported, load, load_bytes, load_bytes_with, load_with};
 pub use message::{Block, Message};
 pub use session::{History, HistoryOptions, RecordedSession};
 pub use tokens::{Encoding, TokenCounter};

@@ -157,7 +157,19 @@ fn a_file_cut_anywhere_or_with_any_byte_changed_is_read_or_refused_without_a_pan
     let lines =
         [HEADER, &record("a", ""), r#"{"type":"compaction","id":"k","parentId":"a","summary":"é\ud83d\udd25"}"#];
     let chat = r#"[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:,"}}]},{"role":"tool"}]"#;
-    for text in [lines.join("\n").as_str(), chat] {
+    let others = [
+        r#"{"type":"assistant","uuid":"a","parentUuid":null,"message":{"id":"m","content":[{"type":"tool_use","id":"t","name":"n","input":{}}]}}
+{"type":"user","uuid":"b","parentUuid":"a","message":{"content":[{"type":"tool_result","tool_use_id":"t","content":"x"},"y"]}}"#,
+        r#"{"type":"response_item","payload":{"type":"function_call","call_id":"c","name":"n","arguments":"{}"}}
+{"type":"response_item","payload":{"type":"function_call_output","call_id":"c","output":{"success":false}}}"#,
+        r#"{"sessionId":"s","projectHash":"h","messages":[{"id":"a","type":"gemini","content":"x","toolCalls":[{"id":"t","result":[]}]}]}"#,
+        r#"{"history":[{"role":"tool","content":"a","tool_call_ids":["c"]}],"trajectory":[{}]}"#,
+        r#"{"kind":"ActionEvent","source":"agent","tool_call":{"id":"c","function":{"name":"n"}},"thought":[]}"#,
+        r#"[{"source":"agent","action":"run","args":{}},{"observation":"run","cause":0,"content":"x"}]"#,
+        r#"[{"conversations":[{"from":"human","value":"a"},{"from":"function_call","value":"[]"}]}]"#,
+        "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant",
+    ];
+    for text in [lines.join("\n").as_str(), chat].into_iter().chain(others) {
         for at in 0..text.len() {
             let _ = load_bytes("f", &text.as_bytes()[..at]);
             for byte in [b'\0', b'"', b'{', b'\n', 0xff] {

@@ -10,44 +10,105 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::lines::{self, Accept};
-use super::{openai, openclaw};
+use super::{claude, codex, cut, gemini, openai, openclaw, openhands, sharegpt, swe};
 use crate::TranscriptError;
 
 /// What an error says was looked for.
-pub(super) const FORMATS: &str = "an OpenClaw or pi session (JSON lines of type `session` and `message`) or OpenAI chat messages (JSON or JSON lines)";
+pub(super) const FORMATS: &str = "one of these sessions: OpenClaw or pi (JSON lines of type `session` and `message`), \
+     Claude Code (lines of type `user` and `assistant` with a `message`), Codex (`session_meta`, `response_item`), \
+     Gemini CLI (`messages` of type `user` and `gemini`, or `parts`), SWE-agent (`history`, `trajectory`), \
+     mini-swe-agent (`messages`, `info`), OpenHands (events with `kind`, or `action` and `observation`), OpenAI chat \
+     messages (`role`, `content`), ShareGPT (`conversations`), ChatML text (`<|im_start|>`)";
 
 /// Lines looked at before giving up: a session may begin with many entries that are no messages.
 const LINES: usize = 1_000;
 
+/// A family of formats, one importer each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Family {
+    OpenClaw,
+    Claude,
+    Codex,
+    Gemini,
+    OpenHands,
+    Swe,
+    ShareGpt,
+    Chat,
+}
+
 /// What the content is.
 pub(super) enum Shape {
-    /// Entries of a session, one per line.
-    OpenClawLines,
-    /// Chat messages or dialogues, one per line.
-    ChatLines,
-    /// One JSON document of chat messages.
-    ChatDocument(Value),
+    /// Records, one per line.
+    Lines(Family),
+    /// One JSON document, and the line it is cut in when it is.
+    Document(Family, Value, Option<usize>),
+    /// Text with ChatML's marks.
+    ChatMl(String),
+}
+
+type Recognises = fn(&Value) -> bool;
+
+/// Asked in this order, for what several could read: a chat message may be an item of another format.
+const BY_LINE: [(Family, Recognises); 8] = [
+    (Family::OpenClaw, openclaw::recognises),
+    (Family::Claude, claude::recognises),
+    (Family::Codex, codex::recognises_line),
+    (Family::OpenHands, openhands::recognises_line),
+    (Family::Gemini, gemini::recognises_line),
+    (Family::Swe, swe::recognises),
+    (Family::ShareGpt, sharegpt::recognises_line),
+    (Family::Chat, openai::recognises_line),
+];
+const BY_DOCUMENT: [(Family, Recognises); 6] = [
+    (Family::OpenHands, openhands::recognises_document),
+    (Family::Gemini, gemini::recognises_document),
+    (Family::Codex, codex::recognises_document),
+    (Family::Swe, swe::recognises),
+    (Family::ShareGpt, sharegpt::recognises_document),
+    (Family::Chat, openai::recognises_document),
+];
+
+fn family(asked: &[(Family, Recognises)], json: &Value) -> Option<Family> {
+    asked.iter().find(|(_, recognises)| recognises(json)).map(|(family, _)| *family)
 }
 
 pub(super) fn shape(name: &str, bytes: &[u8]) -> Result<Shape, TranscriptError> {
     let content = bytes.trim_ascii();
     let Some(first) = content.first() else { return Err(TranscriptError::Empty { name: name.to_owned() }) };
     let unknown = |found| Err(TranscriptError::UnknownFormat { name: name.to_owned(), expected: FORMATS, found });
+    if *first == b'<' {
+        let text = String::from_utf8_lossy(content);
+        if sharegpt::is_chatml(&text) {
+            return Ok(Shape::ChatMl(text.into_owned()));
+        }
+    }
     let first_line = content.split(|&b| b == b'\n').next().unwrap_or_default();
     let is_one_line = first_line.len() == content.len();
     let first_is_whole = serde_json::from_slice::<IgnoredAny>(first_line.trim_ascii()).is_ok();
     let mut broken = None;
     if matches!(first, b'{' | b'[') && (is_one_line || !first_is_whole) {
         match document(content) {
-            Ok(json) if openai::recognises_document(&json) => return Ok(Shape::ChatDocument(json)),
-            // One line may be a session of one entry; a document of many lines is no lines of JSON.
-            Ok(json) if !is_one_line => return unknown(members(&json)),
-            Ok(_) => {}
-            Err(error) => broken = Some(error),
+            Ok(json) => match family(&BY_DOCUMENT, &json) {
+                // One line may be a session of one entry, and some formats' documents look like it.
+                Some(family)
+                    if !is_one_line || self::family(&BY_LINE, &json).is_none_or(|of_line| of_line == family) =>
+                {
+                    return Ok(Shape::Document(family, json, None));
+                }
+                // A document of many lines is no lines of JSON.
+                None if !is_one_line => return unknown(members(&json)),
+                _ => {}
+            },
+            Err(error) => {
+                if let Some((family, json)) = whole_part(content, &error) {
+                    return Ok(Shape::Document(family, json, Some(error.line())));
+                }
+                broken = Some(error);
+            }
         }
     }
     match (by_lines(content), broken) {
-        (Some(shape), _) => Ok(shape),
+        (Some(family), _) => Ok(Shape::Lines(family)),
         (None, Some(error)) => Err(TranscriptError::Json {
             name: name.to_owned(),
             expected: FORMATS,
@@ -69,21 +130,28 @@ fn document(content: &[u8]) -> Result<Value, serde_json::Error> {
     })
 }
 
-fn by_lines(content: &[u8]) -> Option<Shape> {
-    let mut shape = None;
+/// What of a document that ends too early is whole.
+fn whole_part(content: &[u8], error: &serde_json::Error) -> Option<(Family, Value)> {
+    // The cut may be inside a character.
+    let text = String::from_utf8_lossy(content);
+    if !error.is_eof() && !text.ends_with(char::REPLACEMENT_CHARACTER) {
+        return None;
+    }
+    let json = document(cut::closed(&text)?.as_bytes()).ok()?;
+    Some((family(&BY_DOCUMENT, &json)?, json))
+}
+
+fn by_lines(content: &[u8]) -> Option<Family> {
+    let mut found = None;
     let mut looked_at = 0;
     // Messages inside a broken line prove nothing: every format has some, and so has a broken document.
-    let accept = Accept { line: |_| true, part: openclaw::recognises };
-    lines::read(content, &accept, |record| {
-        if openclaw::recognises(&record.json) {
-            shape = Some(Shape::OpenClawLines);
-        } else if openai::recognises_line(&record.json) {
-            shape = Some(Shape::ChatLines);
-        }
+    let is_part = |json: &Value| openclaw::recognises(json) || claude::is_part(json) || codex::is_part(json);
+    lines::read(content, &Accept { line: |_| true, part: is_part }, |record| {
+        found = family(&BY_LINE, &record.json);
         looked_at += 1;
-        if shape.is_some() || looked_at >= LINES { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if found.is_some() || looked_at >= LINES { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
-    shape
+    found
 }
 
 /// The parser's words without the position, which stands beside them.
@@ -132,28 +200,39 @@ mod tests {
     fn an_unknown_file_is_described() {
         for (content, found) in [
             ("{\"type\":\"user\",\"uuid\":\"u\"}\n", "found a JSON object with the members type, uuid;"),
-            (
-                "{\n \"history\": [\n{\"role\":\"user\",\"content\":\"a\"}\n]}",
-                "found a JSON object with the members history;",
-            ),
+            ("{\n \"rows\": [\n{\"a\":\"b\"}\n]}", "found a JSON object with the members rows;"),
             ("[{\"from\":\"human\"}]", "found a JSON list of a JSON object with the members from;"),
             ("col\tumn\n", "found text that begins with `col\\tumn`;"),
             ("\0\0\0", "found bytes that begin with `\\x00\\x00\\x00`;"),
             ("[1]", "found a JSON list of JSON, but no object;"),
         ] {
             let error = error(content.as_bytes());
-            assert!(error.starts_with("x.jsonl: detecting the format: expected an OpenClaw"), "{error}");
+            assert!(
+                error.starts_with("x.jsonl: detecting the format: expected one of these sessions: OpenClaw or pi"),
+                "{error}"
+            );
             assert!(error.contains(found), "{error}");
         }
         assert!(error(b"\xff\xfe{\0").contains(r"found bytes that begin with `\xff\xfe{\x00`"), "UTF-16");
     }
 
     #[test]
+    fn a_document_that_is_cut_gives_its_whole_messages() {
+        let text = "[{\"role\":\"user\",\n\"content\":\"a\"},\n{\"role\":\"us";
+        let imported = load_bytes("x.json", text.as_bytes()).expect("one message");
+        assert_eq!((imported.sessions[0].counts.total_messages(), imported.lost), (1, 1));
+        assert_eq!(
+            imported.warnings[0].to_string(),
+            "the JSON document is cut off in line 3: whole messages before it were used, 1 lost"
+        );
+    }
+
+    #[test]
     fn an_empty_file_and_a_cut_document_say_so() {
         assert!(error(b" \r\n ").starts_with("x.jsonl: expected a transcript, found an empty file;"));
-        let cut = error(b"[{\"role\":\"user\",\n\"content\":\"a\"},\n{\"role\":\"us");
+        let cut = error(b"[{\"role\":\"user\",\n\"content\":\"a");
         assert!(
-            cut.contains("found EOF while parsing a string at line 3, column 11; the file is damaged or cut off"),
+            cut.contains("found EOF while parsing a string at line 2, column 12; the file is damaged or cut off"),
             "{cut}"
         );
     }

@@ -5,17 +5,32 @@
 //! fail on a part of a file: what cannot be read is lost alone, counted, and said once per load.
 
 mod build;
+mod claude;
+mod codex;
+mod cut;
 mod detect;
+mod draft;
+mod gemini;
 mod lines;
 mod openai;
 mod openclaw;
+mod openhands;
+mod shape;
+mod sharegpt;
+mod swe;
+mod warning;
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::path::Path;
 
-use self::detect::Shape;
-use self::lines::Damage;
+use serde_json::Value;
+
+use self::detect::{Family, Shape};
+use self::lines::{Accept, Damage};
+use self::openai::Sessions;
 pub(crate) use self::openclaw::is_entry as is_openclaw_entry;
+pub use self::warning::ImportWarning;
 use crate::{RecordedSession, TranscriptError};
 
 /// A format that can be read.
@@ -27,8 +42,24 @@ pub enum Format {
         /// The header's version, or what the entries look like when there is no header.
         version: u32,
     },
+    /// Claude Code's project JSONL, or its stream output.
+    ClaudeCode,
+    /// A Codex rollout, or items of OpenAI's Responses API.
+    Codex,
+    /// A chat of Gemini CLI, a list of Gemini's contents, or the stream output.
+    GeminiCli,
+    /// SWE-agent's `.traj`.
+    SweAgent,
+    /// mini-swe-agent's trajectory.
+    MiniSweAgent,
+    /// Events of OpenHands.
+    OpenHands,
     /// OpenAI chat messages, or messages in OpenClaw's shape without a session around them.
     Chat,
+    /// ShareGPT dialogues.
+    ShareGpt,
+    /// Text with ChatML's marks.
+    ChatMl,
 }
 
 impl fmt::Display for Format {
@@ -36,78 +67,25 @@ impl fmt::Display for Format {
         match self {
             Format::OpenClaw { version: 1 } => f.write_str("pi session (JSON lines, version 1)"),
             Format::OpenClaw { version } => write!(f, "OpenClaw session (JSON lines, version {version})"),
+            Format::ClaudeCode => f.write_str("Claude Code session"),
+            Format::Codex => f.write_str("Codex rollout"),
+            Format::GeminiCli => f.write_str("Gemini CLI session"),
+            Format::SweAgent => f.write_str("SWE-agent trajectory"),
+            Format::MiniSweAgent => f.write_str("mini-swe-agent trajectory"),
+            Format::OpenHands => f.write_str("OpenHands events"),
             Format::Chat => f.write_str("OpenAI chat messages"),
+            Format::ShareGpt => f.write_str("ShareGPT dialogues"),
+            Format::ChatMl => f.write_str("ChatML text"),
         }
     }
 }
 
-/// Something about a load that a person should know. Each kind comes at most once per load.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ImportWarning {
-    /// Lines that are no plain record. Whole records on them were used.
-    DamagedLines {
-        /// Line numbers from 1, ascending.
-        lines: Vec<u64>,
-        /// Whole records found on them.
-        recovered: u64,
-        /// Fragments no record could be made of.
-        lost: u64,
-    },
-    /// Lines with bytes that are no UTF-8, read with U+FFFD in place.
-    NotUtf8 {
-        /// Line numbers from 1, ascending.
-        lines: Vec<u64>,
-    },
-    /// Lines with half a surrogate pair, read with U+FFFD in place.
-    HalfSurrogates {
-        /// Line numbers from 1, ascending.
-        lines: Vec<u64>,
-    },
-    /// The session file has no header; the id was taken from the file's name.
-    NoHeader,
-    /// System messages later in a dialogue that differ from the first; kept as entries, not sent.
-    LaterSystemMessages {
-        /// How many, in all sessions.
-        count: u64,
-    },
-}
-
-impl fmt::Display for ImportWarning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ImportWarning::DamagedLines { lines, recovered, lost } => {
-                write!(f, "{}: {recovered} whole records recovered, {lost} lost", Lines("damaged", lines))
-            }
-            ImportWarning::NotUtf8 { lines } => {
-                write!(f, "{}: read with U+FFFD in place", Lines("with bytes that are no UTF-8", lines))
-            }
-            ImportWarning::HalfSurrogates { lines } => {
-                write!(f, "{}: read with U+FFFD in place", Lines("with half a surrogate pair", lines))
-            }
-            ImportWarning::NoHeader => f.write_str("no session header: the id was taken from the file's name"),
-            ImportWarning::LaterSystemMessages { count } => {
-                write!(f, "{count} later system messages differ from the first: kept, not sent")
-            }
-        }
-    }
-}
-
-/// `3 damaged lines (7, 50, 51)`, shortened for very many.
-struct Lines<'a>(&'a str, &'a [u64]);
-
-impl fmt::Display for Lines<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// Line numbers listed before the rest is only counted.
-        const LISTED: usize = 20;
-        let (Lines(what, lines), plural) = (self, if self.1.len() == 1 { "" } else { "s" });
-        let listed: Vec<String> = lines.iter().take(LISTED).map(u64::to_string).collect();
-        let more = if lines.len() > LISTED { ", …" } else { "" };
-        if what.starts_with("with") {
-            return write!(f, "{} line{plural} {what} ({}{more})", lines.len(), listed.join(", "));
-        }
-        write!(f, "{} {what} line{plural} ({}{more})", lines.len(), listed.join(", "))
-    }
+/// What an importer is asked to do beyond the usual.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ImportOptions {
+    /// Give the conversations of sub-agents in a Claude Code file too, as sessions behind the main one. Otherwise they
+    /// are left out and counted.
+    pub sidechains: bool,
 }
 
 /// What a file held.
@@ -131,6 +109,14 @@ pub struct Imported {
 /// # Errors
 /// [`TranscriptError::Read`], [`TranscriptError::NotAFile`], and those of [`load_bytes`].
 pub fn load(path: &Path) -> Result<Imported, TranscriptError> {
+    load_with(path, ImportOptions::default())
+}
+
+/// [`load`], with options.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_with(path: &Path, options: ImportOptions) -> Result<Imported, TranscriptError> {
     let read = |source| TranscriptError::Read { path: path.to_owned(), source };
     let kind = std::fs::metadata(path).map_err(read)?;
     // Opening a pipe would wait for its other end.
@@ -139,35 +125,106 @@ pub fn load(path: &Path) -> Result<Imported, TranscriptError> {
         return Err(TranscriptError::NotAFile { path: path.to_owned(), found });
     }
     let bytes = std::fs::read(path).map_err(read)?;
-    load_bytes(&path.to_string_lossy(), &bytes)
+    load_bytes_with(&path.to_string_lossy(), &bytes, options)
 }
 
 /// Reads a transcript that is in memory; `name` is the path or name that errors show.
 ///
 /// # Errors
 /// [`TranscriptError::Empty`], [`TranscriptError::UnknownFormat`], or [`TranscriptError::Json`] for a damaged JSON
-/// document. Damaged lines are no error.
+/// document. Damaged lines are no error, and neither is a document that is cut behind a whole message.
 pub fn load_bytes(name: &str, bytes: &[u8]) -> Result<Imported, TranscriptError> {
+    load_bytes_with(name, bytes, ImportOptions::default())
+}
+
+/// [`load_bytes`], with options.
+///
+/// # Errors
+/// As [`load_bytes`].
+pub fn load_bytes_with(name: &str, bytes: &[u8], options: ImportOptions) -> Result<Imported, TranscriptError> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let name_id = id_from_name(name);
     let imported = match detect::shape(name, bytes)? {
-        Shape::OpenClawLines => {
-            let (version, sessions, damage) = openclaw::import(&name_id, bytes);
-            imported(Format::OpenClaw { version }, sessions, damage)
+        Shape::Lines(family) => lines_of(family, &name_id, bytes, options),
+        Shape::Document(family, json, cut) => {
+            let (format, sessions, lost) = document(family, &name_id, json);
+            let damage = Damage { lost: lost + u64::from(cut.is_some()), ..Damage::default() };
+            let mut imported = imported(format, sessions, damage);
+            imported.warnings.extend(cut.map(|line| ImportWarning::CutDocument { line }));
+            imported
         }
-        Shape::ChatLines => {
-            let (sessions, damage) = openai::import_lines(&name_id, bytes);
-            imported(Format::Chat, sessions, damage)
-        }
-        Shape::ChatDocument(json) => {
-            let (sessions, lost) = openai::import_document(&name_id, json);
-            imported(Format::Chat, sessions, Damage { lost, ..Damage::default() })
+        Shape::ChatMl(text) => {
+            let mut sessions = Sessions::new(&name_id);
+            sharegpt::chatml(&mut sessions, &text, &serde_json::Map::new());
+            let (sessions, lost) = sessions.finish();
+            imported(Format::ChatMl, sessions, Damage { lost, ..Damage::default() })
         }
     };
     for warning in &imported.warnings {
         tracing::warn!(transcript = name, "{warning}");
     }
     Ok(imported)
+}
+
+fn lines_of(family: Family, name_id: &str, bytes: &[u8], options: ImportOptions) -> Imported {
+    let one = |format, (session, damage)| imported(format, vec![session], damage);
+    match family {
+        Family::OpenClaw => {
+            let (version, sessions, damage) = openclaw::import(name_id, bytes);
+            imported(Format::OpenClaw { version }, sessions, damage)
+        }
+        Family::Claude => {
+            let (sessions, damage) = claude::import(name_id, bytes, options.sidechains);
+            imported(Format::ClaudeCode, sessions, damage)
+        }
+        Family::Codex => one(Format::Codex, codex::import(name_id, bytes)),
+        Family::Gemini => one(Format::GeminiCli, gemini::import_lines(name_id, bytes)),
+        Family::OpenHands => {
+            let (sessions, damage) = openhands::import_lines(name_id, bytes);
+            imported(Format::OpenHands, sessions, damage)
+        }
+        Family::Chat => {
+            let (sessions, damage) = openai::import_lines(name_id, bytes);
+            imported(Format::Chat, sessions, damage)
+        }
+        Family::Swe | Family::ShareGpt => {
+            let mut sessions = Sessions::new(name_id);
+            let mut format = Format::ShareGpt;
+            let line = if family == Family::Swe { swe::recognises } else { sharegpt::recognises_line };
+            let mut damage = lines::read(bytes, &Accept { line, part: |_| false }, |record| {
+                match family {
+                    Family::Swe => format = swe::import(&mut sessions, record.json),
+                    _ => sharegpt::import(&mut sessions, record.json),
+                }
+                ControlFlow::Continue(())
+            });
+            let (sessions, lost) = sessions.finish();
+            damage.lost += lost;
+            imported(format, sessions, damage)
+        }
+    }
+}
+
+fn document(family: Family, name_id: &str, json: Value) -> (Format, Vec<RecordedSession>, u64) {
+    let one = |format, (session, lost)| (format, vec![session], lost);
+    let many = |format, (sessions, lost)| (format, sessions, lost);
+    match family {
+        Family::Codex => one(Format::Codex, codex::import_document(name_id, json)),
+        Family::Gemini => one(Format::GeminiCli, gemini::import_document(name_id, json)),
+        Family::OpenHands => one(Format::OpenHands, openhands::import_document(name_id, json)),
+        Family::Swe => {
+            let mut sessions = Sessions::new(name_id);
+            let format = swe::import(&mut sessions, json);
+            many(format, sessions.finish())
+        }
+        Family::ShareGpt => {
+            let mut sessions = Sessions::new(name_id);
+            sharegpt::import(&mut sessions, json);
+            many(Format::ShareGpt, sessions.finish())
+        }
+        // The families of lines are never found in a document.
+        Family::Chat | Family::OpenClaw | Family::Claude => many(Format::Chat, openai::import_document(name_id, json)),
+    }
 }
 
 fn imported(format: Format, sessions: Vec<RecordedSession>, damage: Damage) -> Imported {
@@ -189,8 +246,13 @@ fn imported(format: Format, sessions: Vec<RecordedSession>, damage: Damage) -> I
     }
     let later_system = |s: &RecordedSession| s.entries.iter().filter(|e| e.kind() == "system").count() as u64;
     let count = sessions.iter().map(later_system).sum();
-    if format == Format::Chat && count > 0 {
+    // Claude Code's records of this name are its own.
+    if !matches!(format, Format::OpenClaw { .. } | Format::ClaudeCode) && count > 0 {
         warnings.push(ImportWarning::LaterSystemMessages { count });
+    }
+    let count = sessions.iter().filter_map(|s| s.counts.skipped.get("sidechain")).sum();
+    if count > 0 {
+        warnings.push(ImportWarning::Sidechains { count });
     }
     Imported { format, sessions, warnings, lost }
 }

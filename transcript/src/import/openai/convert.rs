@@ -6,6 +6,8 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
+use crate::import::shape::{arguments_object, blocks, thinking_part};
+
 /// The tool calls of a dialogue so far, for what results leave out.
 #[derive(Default)]
 pub(super) struct Calls {
@@ -13,9 +15,6 @@ pub(super) struct Calls {
     /// Made-up id of the last call of the time before calls had ids.
     function_call: Option<String>,
 }
-
-/// Where arguments that are no JSON object are kept.
-const RAW_ARGUMENTS: &str = "_raw";
 
 pub(super) fn is_system(message: &Map<String, Value>) -> bool {
     matches!(message.get("role").and_then(Value::as_str), Some("system" | "developer"))
@@ -41,6 +40,14 @@ pub(super) fn convert(mut message: Map<String, Value>, position: u64, calls: &mu
         "assistant" => {
             // Models that only call tools answer with an empty string.
             let mut blocks = blocks(message.shift_remove("content").filter(|c| c != ""));
+            if let Some(Value::Array(thinking)) = message.get_mut("thinking_blocks").map(Value::take) {
+                message.shift_remove("thinking_blocks");
+                let objects = thinking.into_iter().filter_map(|block| match block {
+                    Value::Object(map) => Some(thinking_part(map)),
+                    _ => None,
+                });
+                blocks.splice(0..0, objects);
+            }
             if let Some(Value::Array(tool_calls)) = message.get_mut("tool_calls").map(Value::take) {
                 message.shift_remove("tool_calls");
                 blocks.extend(tool_calls.into_iter().map(|call| tool_call(call, calls)));
@@ -83,55 +90,6 @@ pub(super) fn convert(mut message: Map<String, Value>, position: u64, calls: &mu
     made
 }
 
-fn blocks(content: Option<Value>) -> Vec<Value> {
-    match content {
-        Some(Value::Array(parts)) => parts.into_iter().map(part).collect(),
-        Some(Value::Null) | None => Vec::new(),
-        Some(other) => vec![part(other)],
-    }
-}
-
-fn part(part: Value) -> Value {
-    match part {
-        Value::String(text) => json!({ "type": "text", "text": text }),
-        Value::Object(mut map) => match map.get("type").and_then(Value::as_str) {
-            Some("input_text" | "output_text") => {
-                map.insert("type".to_owned(), "text".into());
-                Value::Object(map)
-            }
-            Some("image_url" | "input_image") => image(map),
-            _ => Value::Object(map),
-        },
-        other => other,
-    }
-}
-
-/// `image_url` as an image block: with `data` and `mimeType` for a `data:` URL, with `url` for a link.
-fn image(mut map: Map<String, Value>) -> Value {
-    let (url, rest) = match map.shift_remove("image_url") {
-        Some(Value::String(url)) => (url, Map::new()),
-        Some(Value::Object(mut inner)) => match inner.shift_remove("url") {
-            Some(Value::String(url)) => (url, inner),
-            _ => (String::new(), inner),
-        },
-        _ => (String::new(), Map::new()),
-    };
-    let mut made = Map::from_iter([("type".to_owned(), "image".into())]);
-    match url.strip_prefix("data:").and_then(|data| data.split_once(";base64,")) {
-        Some((mime, data)) => {
-            made.insert("data".to_owned(), data.into());
-            made.insert("mimeType".to_owned(), mime.into());
-        }
-        None => {
-            made.insert("url".to_owned(), url.into());
-        }
-    }
-    for (key, value) in rest.into_iter().chain(map) {
-        made.entry(key).or_insert(value);
-    }
-    Value::Object(made)
-}
-
 fn tool_call(call: Value, calls: &mut Calls) -> Value {
     let Value::Object(mut call) = call else { return call };
     // `custom` calls carry free text under `input`.
@@ -156,17 +114,4 @@ fn tool_call(call: Value, calls: &mut Calls) -> Value {
         made.entry(key).or_insert(value);
     }
     Value::Object(made)
-}
-
-fn arguments_object(arguments: Option<Value>) -> Value {
-    match arguments {
-        None | Some(Value::Null) => json!({}),
-        Some(Value::Object(map)) => Value::Object(map),
-        Some(Value::String(text)) if text.trim().is_empty() => json!({}),
-        Some(Value::String(text)) => match serde_json::from_str(&text) {
-            Ok(Value::Object(map)) => Value::Object(map),
-            _ => json!({ RAW_ARGUMENTS: text }),
-        },
-        Some(other) => json!({ RAW_ARGUMENTS: other }),
-    }
 }

@@ -17,7 +17,7 @@ use crate::entry::Timestamp;
 use crate::{Entry, EntryPayload, RecordedSession};
 
 /// Members that hold a dialogue's messages, in the data sets and logs that are about.
-const LISTS: [&str; 5] = ["messages", "traj", "conversation", "dialogue", "chat"];
+const LISTS: [&str; 6] = ["messages", "traj", "conversations", "conversation", "dialogue", "chat"];
 /// Members that name a dialogue.
 const IDS: [&str; 6] = ["id", "session_id", "sessionId", "conversation_id", "dialogue_id", "instance_id"];
 /// Roles of chat messages, and of OpenClaw's.
@@ -35,7 +35,7 @@ const ROLES: [&str; 11] = [
     "compactionSummary",
 ];
 /// Elements of a list that are looked at to know what it holds.
-const LOOKED_AT: usize = 8;
+pub(super) const LOOKED_AT: usize = 8;
 
 /// Whether a line shows that the file holds chat messages.
 pub(super) fn recognises_line(json: &Value) -> bool {
@@ -49,10 +49,14 @@ pub(super) fn recognises_document(json: &Value) -> bool {
     recognises_line(json) || empty_dialogue || json.as_array().is_some_and(dialogues)
 }
 
-fn is_message(json: &Value) -> bool {
+pub(super) fn is_message(json: &Value) -> bool {
     let role = json.get("role").and_then(Value::as_str);
     let says = ["content", "tool_calls", "function_call", "command", "summary"];
     role.is_some_and(|role| ROLES.contains(&role)) && says.iter().any(|key| json.get(key).is_some())
+}
+
+fn is_role(role: &Value) -> bool {
+    role.as_str().is_some_and(|role| ROLES.contains(&role))
 }
 
 /// The list of messages in a dialogue: the value itself, or a member of it.
@@ -95,16 +99,17 @@ pub(super) fn import_lines(name_id: &str, bytes: &[u8]) -> (Vec<RecordedSession>
     (sessions, damage)
 }
 
-struct Sessions<'a> {
+/// The sessions of a file while it is read.
+pub(super) struct Sessions<'a> {
     name_id: &'a str,
     ids: HashSet<String>,
-    done: Vec<RecordedSession>,
+    pub(super) done: Vec<RecordedSession>,
     loose: Vec<Value>,
-    lost: u64,
+    pub(super) lost: u64,
 }
 
 impl<'a> Sessions<'a> {
-    fn new(name_id: &'a str) -> Sessions<'a> {
+    pub(super) fn new(name_id: &'a str) -> Sessions<'a> {
         Sessions { name_id, ids: HashSet::new(), done: Vec::new(), loose: Vec::new(), lost: 0 }
     }
 
@@ -128,7 +133,8 @@ impl<'a> Sessions<'a> {
         self.session(messages, meta);
     }
 
-    fn session(&mut self, messages: Vec<Value>, meta: Map<String, Value>) {
+    /// Adds a dialogue: its messages, and what stands beside them.
+    pub(super) fn session(&mut self, messages: Vec<Value>, meta: Map<String, Value>) {
         let wanted = id_of(&meta).unwrap_or_else(|| match self.done.len() {
             0 => self.name_id.to_owned(),
             n => format!("{}-{}", self.name_id, n + 1),
@@ -142,7 +148,7 @@ impl<'a> Sessions<'a> {
         self.done.push(session(id, messages, meta));
     }
 
-    fn finish(mut self) -> (Vec<RecordedSession>, u64) {
+    pub(super) fn finish(mut self) -> (Vec<RecordedSession>, u64) {
         if !self.loose.is_empty() || self.done.is_empty() {
             let messages = std::mem::take(&mut self.loose);
             self.session(messages, Map::new());
@@ -173,6 +179,12 @@ fn session(id: String, messages: Vec<Value>, meta: Map<String, Value>) -> Record
     for (position, message) in (1..).zip(messages) {
         match message {
             Value::Object(map) if is_system(&map) => dialogue.system(position, map),
+            // Roles that only the agent's own loop knows are no part of what was said to a model.
+            Value::Object(map) if map.get("role").is_some_and(|role| !is_role(role)) => {
+                let kind = map.get("role").and_then(Value::as_str).unwrap_or("no message").to_owned();
+                let kind = EntryPayload::Other { kind };
+                dialogue.push(position, None, |_, _| Some(kind), Value::Object(map).to_string());
+            }
             Value::Object(map) if map.get("role").is_some_and(Value::is_string) => {
                 let id = map.get("id").and_then(Value::as_str).map(str::to_owned);
                 let map = convert(map, position, &mut calls);
