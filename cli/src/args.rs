@@ -34,6 +34,9 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Play a recorded session through an engine, call by call
     Replay(ReplayArgs),
+    /// Turn what other agents recorded into session files
+    #[command(subcommand)]
+    Sessions(SessionsCommand),
     /// See which engines there are
     #[command(subcommand)]
     Plugins(PluginsCommand),
@@ -42,7 +45,8 @@ pub(crate) enum Command {
 }
 
 const REPLAY_HELP: &str = "\
-Formats, recognised by content: OpenClaw v3 and pi v1 JSONL, OpenAI chat messages (one dialogue or many in a file).
+Formats, recognised by content: OpenClaw v3 and pi v1, Claude Code, Codex, Gemini CLI, SWE-agent, mini-swe-agent,
+OpenHands, OpenAI chat messages, ShareGPT, ChatML (docs/formats.md says what is read of each).
 
 Examples:
   context-engine replay session.jsonl --engine sliding-window --budget 32k
@@ -77,6 +81,9 @@ pub(crate) struct ReplayArgs {
     /// Keep the compactions that were recorded, instead of playing the raw messages
     #[arg(long)]
     pub(crate) honor_compactions: bool,
+    /// Play the conversations of sub-agents in a Claude Code file too, as sessions behind the main one
+    #[arg(long)]
+    pub(crate) sidechains: bool,
     /// Model the tokens are counted for [default: the recorded one]
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
@@ -88,6 +95,45 @@ pub(crate) struct ReplayArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) directories: Directories,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SessionsCommand {
+    /// Write recorded sessions as OpenClaw session files (version 3)
+    Import(ImportArgs),
+}
+
+const IMPORT_HELP: &str = "\
+Examples:
+  context-engine sessions import ~/.claude/projects/*/*.jsonl --out sessions/
+  context-engine sessions import run.traj dialogues.json --out sessions/ --json | jq .counts
+
+Each session becomes DIR/<session id>.jsonl. The recorded files are never written. Exit code 1: something of a file could
+not be read, and it was said what. A file that cannot be read at all, or a session file that exists already, ends the
+command before anything is written.";
+
+/// Write recorded sessions as OpenClaw session files.
+///
+/// The format of each file is recognised by its content. What was read, and what was left out and why, is printed for
+/// each session; a session with several messages in one record counts it for each.
+#[derive(Debug, Args)]
+#[command(after_help = IMPORT_HELP)]
+pub(crate) struct ImportArgs {
+    /// The recorded files
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Where the session files go; made when it does not exist
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// Write the conversations of sub-agents in a Claude Code file too, each as a session of its own
+    #[arg(long)]
+    pub(crate) sidechains: bool,
+    /// Replace session files that exist
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Print one JSON object for each session, one per line
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -10,13 +10,14 @@ mod error;
 mod output;
 mod plugins;
 mod replay;
+mod sessions;
 mod setup;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::args::{Cli, Command, PluginsCommand};
+use crate::args::{Cli, Command, PluginsCommand, SessionsCommand};
 use crate::error::CliError;
 
 /// How a command ended that ran to its end.
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
     setup::init_logs(cli.verbose);
     let outcome = match &cli.command {
         Command::Replay(args) => replay::run(args),
+        Command::Sessions(SessionsCommand::Import(args)) => sessions::import(args),
         Command::Plugins(PluginsCommand::List(args)) => plugins::list(args),
         Command::Plugins(PluginsCommand::Inspect(args)) => plugins::inspect(args),
         Command::Doctor(args) => doctor::run(args),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use context_engine_loader::{Creation, EngineHandle, LEGACY, Problem};
 use context_engine_runtime::{CallReport, Prompt, Replay, ReplayOptions, ReplaySummary, RuntimeError};
-use context_engine_transcript::{ImportWarning, RecordedSession, TokenCounter, load};
+use context_engine_transcript::{ImportOptions, ImportWarning, RecordedSession, TokenCounter, load_with};
 use serde::Serialize;
 use serde_json::json;
 
@@ -29,7 +29,7 @@ struct SessionReport<'a> {
 pub(crate) fn run(args: &ReplayArgs) -> Result<Outcome, CliError> {
     let host = Host::new(&args.directories)?;
     let engine = choose(&host, args.engine.as_deref())?;
-    let imported = load(&args.session_file)?;
+    let imported = load_with(&args.session_file, ImportOptions { sidechains: args.sidechains })?;
     for warning in &imported.warnings {
         note(describe(&args.session_file, warning));
     }
@@ -235,7 +235,7 @@ fn describe_summary(engine: &str, summary: &ReplaySummary) -> String {
     text
 }
 
-fn describe(file: &Path, warning: &ImportWarning) -> String {
+pub(crate) fn describe(file: &Path, warning: &ImportWarning) -> String {
     format!("{}: {warning}", file.display())
 }
 
@@ -291,7 +291,7 @@ impl Folders {
 }
 
 /// A session id as a file name.
-fn file_name(id: &str) -> String {
+pub(crate) fn file_name(id: &str) -> String {
     let safe = |c: char| if c.is_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
     let name: String = id.chars().map(safe).take(120).collect();
     if name.trim_matches('.').is_empty() { "session".to_owned() } else { name }
