@@ -272,7 +272,7 @@ impl Draft {
                 }
                 // The tip is what comes last: a remark about something earlier must not move it.
                 None if place + soft_at_end >= order.len() => previous.clone(),
-                None => match self.above(&node.at.up, &previous) {
+                None => match self.above(index, &node.at.up, &previous) {
                     Above::Node(above) if above == index => previous.clone(),
                     Above::Node(above) => match reply_of.get(above).copied().flatten() {
                         Some(reply) => {
@@ -296,7 +296,7 @@ impl Draft {
         parents
     }
 
-    fn above(&self, up: &Up, previous: &Above) -> Above {
+    fn above(&self, index: usize, up: &Up, previous: &Above) -> Above {
         let mut up = up;
         // Links between dropped records may run in a circle.
         for _ in 0..=self.dropped.len() {
@@ -306,8 +306,11 @@ impl Draft {
                 Up::Source(id) => (id, false),
                 Up::SourceOrPrevious(id) => (id, true),
             };
-            if let Some(&node) = self.known.get(id) {
-                return Above::Node(node);
+            match self.known.get(id) {
+                // A second choice that comes later may well hang on this one.
+                Some(&node) if else_previous && node > index => return previous.clone(),
+                Some(&node) => return Above::Node(node),
+                None => {}
             }
             match self.dropped.get(id) {
                 Some(further) => up = further,

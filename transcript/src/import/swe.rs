@@ -21,7 +21,10 @@ fn is_mini(json: &Value) -> bool {
 }
 
 fn is_agent(json: &Value) -> bool {
-    holds_messages(json, "history") && ["trajectory", "info"].iter().any(|key| json.get(key).is_some())
+    let says = |json: &Value, keys: &[&str]| keys.iter().any(|key| json.get(*key).is_some());
+    let messages = json.get("history").and_then(Value::as_array).into_iter().flatten().take(openai::LOOKED_AT);
+    let of_messages = messages.into_iter().any(|m| says(m, &["agent", "message_type", "tool_call_ids"]));
+    holds_messages(json, "history") && (of_messages || says(json, &["trajectory", "info"]))
 }
 
 pub(super) fn recognises(json: &Value) -> bool {
@@ -101,6 +104,14 @@ mod tests {
         );
         assert_eq!(format!("{:?}", session.counts.skipped), r#"{"system": 1, "trajectory": 1}"#);
         assert_eq!((session.counts.records, session.meta.contains_key("trajectory")), (6, false));
+    }
+
+    #[test]
+    fn a_history_alone_is_enough() {
+        let text = r#"{"history": [{"role": "user", "content": "a", "agent": "main"}]}"#;
+        assert_eq!(load_bytes("x.traj", text.as_bytes()).expect("a history").format, Format::SweAgent);
+        let text = r#"{"history": [{"role": "user", "content": "a"}]}"#;
+        assert_eq!(load_bytes("x.json", text.as_bytes()).expect("a history").format, Format::Chat);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 
 use serde_json::{Map, Value};
 
-use self::record::add;
+use self::record::{Boundary, add};
 use super::draft::Draft;
 use super::lines::{self, Accept, Damage};
 use super::shape::member;
@@ -177,7 +177,7 @@ impl Conversations {
     fn read(&self, name_id: &str, lines: Vec<Line>, sidechains: bool) -> Vec<RecordedSession> {
         let mut ids = HashSet::new();
         let mut drafts: Vec<Draft> = Vec::new();
-        for (index, conversation) in self.0.iter().enumerate() {
+        for conversation in &self.0 {
             let session = conversation.session.as_deref().unwrap_or(name_id);
             let wanted = match (conversation.side_of, &conversation.agent) {
                 (None, _) => session.to_owned(),
@@ -196,12 +196,12 @@ impl Conversations {
                 meta.insert("sidechainOf".to_owned(), session.into());
                 meta.extend(conversation.agent.as_ref().map(|agent| ("agentId".to_owned(), agent.as_str().into())));
             }
-            debug_assert_eq!(drafts.len(), index);
             drafts.push(draft);
         }
         if drafts.is_empty() {
             drafts.push(Draft::new(name_id.to_owned()));
         }
+        let mut boundaries: Vec<Boundary> = drafts.iter().map(|_| Boundary::default()).collect();
         for line in lines {
             let main = self.main_of(line.conversation);
             if main != line.conversation && !sidechains {
@@ -211,8 +211,9 @@ impl Conversations {
                 continue;
             }
             let linked = self.0.get(line.conversation).is_some_and(|conversation| conversation.linked);
-            if let Some(draft) = drafts.get_mut(line.conversation) {
-                add(draft, line.position, line.map, linked);
+            let found = (drafts.get_mut(line.conversation), boundaries.get_mut(line.conversation));
+            if let (Some(draft), Some(boundary)) = found {
+                add(draft, boundary, line.position, line.map, linked);
             }
         }
         let side = |index: usize| self.main_of(index) != index;

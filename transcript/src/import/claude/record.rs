@@ -5,8 +5,31 @@ use serde_json::{Map, Value};
 use crate::import::draft::{At, Draft, Up};
 use crate::import::shape::{self, member, take_text};
 
+/// What the last boundary says about the summary behind it.
+#[derive(Default)]
+pub(super) struct Boundary {
+    tokens_before: Option<u64>,
+    /// The first message that stayed beside the summary.
+    first_kept: Option<String>,
+}
+
+impl Boundary {
+    fn read(map: &Map<String, Value>) -> Option<Boundary> {
+        let metadata = map.get("compactMetadata")?;
+        let head = metadata.get("preservedSegment").and_then(|kept| kept.get("headUuid")).and_then(Value::as_str);
+        let tokens_before = metadata.get("preTokens").and_then(Value::as_u64);
+        Some(Boundary { tokens_before, first_kept: head.map(str::to_owned) })
+    }
+}
+
 /// Adds a record. `linked`: records of this conversation name parents that are there.
-pub(super) fn add(draft: &mut Draft, position: u64, mut map: Map<String, Value>, linked: bool) {
+pub(super) fn add(
+    draft: &mut Draft,
+    boundary: &mut Boundary,
+    position: u64,
+    mut map: Map<String, Value>,
+    linked: bool,
+) {
     describe(draft, &map);
     let kind = take_text(&mut map, "type").unwrap_or_default();
     let id = take_text(&mut map, "uuid");
@@ -28,7 +51,8 @@ pub(super) fn add(draft: &mut Draft, position: u64, mut map: Map<String, Value>,
         "assistant" => assistant(draft, at, map),
         "user" if is_summary => {
             let text = summary_text(&map);
-            draft.summary(at, text, None, None, map);
+            let Boundary { tokens_before, first_kept } = std::mem::take(boundary);
+            draft.summary(at, text, tokens_before, first_kept, map);
         }
         "user" if is_meta || hidden => {
             let kind = if is_meta { "meta" } else { "transcript-only" };
@@ -42,6 +66,7 @@ pub(super) fn add(draft: &mut Draft, position: u64, mut map: Map<String, Value>,
         // `summary` and its like have no place in the tree.
         _ if id.is_none() => draft.drop(&kind, None, Up::Previous),
         _ => {
+            *boundary = Boundary::read(&map).unwrap_or(std::mem::take(boundary));
             put_back(&mut map, &kind, id);
             draft.other(at, &kind, map);
         }

@@ -141,6 +141,27 @@ fn a_compaction_ends_nothing_unless_it_is_honored() {
 }
 
 #[test]
+fn messages_that_stay_beside_a_summary_are_played_once_and_honored() {
+    // What stayed is moved behind the boundary, and the boundary names it as what it follows.
+    let boundary = r#""type":"system","subtype":"compact_boundary","logicalParentUuid":"b","compactMetadata":{"preTokens":9,"preservedSegment":{"headUuid":"v"}}"#;
+    let session = &load(&[
+        user("u", "", "one"),
+        reply("a", "u", "m1", &text("1")),
+        user("v", "a", "two"),
+        record("k", "", boundary),
+        record("s", "k", r#""type":"user","isCompactSummary":true,"message":{"role":"user","content":"sum"}"#),
+        reply("b", "s", "m2", &text("2")),
+        user("w", "b", "three"),
+    ])
+    .sessions[0];
+    assert_eq!(told(session), r#"u:one a:1 v:two b:2 w:three | {"compaction": 1, "system": 1}"#);
+    let honored = session.history(HistoryOptions { honor_compactions: true });
+    let ids: Vec<&str> = honored.messages.iter().map(|m| m.id.as_str()).collect();
+    assert_eq!(ids, ["s", "v", "b", "w"]);
+    assert!(honored.messages[0].json.contains(r#""tokensBefore":9"#), "{}", honored.messages[0].json);
+}
+
+#[test]
 fn a_record_with_results_and_text_is_several_messages() {
     let both = r#""type":"user","toolUseResult":{"stdout":"x"},"message":{"role":"user","content":[
         {"type":"tool_result","tool_use_id":"t1","is_error":true,"content":[{"type":"text","text":"no"},

@@ -17,7 +17,7 @@ use crate::entry::Timestamp;
 use crate::{Entry, EntryPayload, RecordedSession};
 
 /// Members that hold a dialogue's messages, in the data sets and logs that are about.
-const LISTS: [&str; 6] = ["messages", "traj", "conversations", "conversation", "dialogue", "chat"];
+const LISTS: [&str; 7] = ["messages", "history", "traj", "conversations", "conversation", "dialogue", "chat"];
 /// Members that name a dialogue.
 const IDS: [&str; 6] = ["id", "session_id", "sessionId", "conversation_id", "dialogue_id", "instance_id"];
 /// Roles of chat messages, and of OpenClaw's.

@@ -104,7 +104,13 @@ impl Run {
             Some(Value::Number(id)) => Some(id.to_string()),
             _ => None,
         };
-        let at = At { position, id, up: Up::Previous, timestamp: shape::timestamp(map.get("timestamp")) };
+        // Later versions of the SDK record a tree.
+        let up = match member(&map, "parent_id") {
+            Some("__root__") => Up::Root,
+            Some(parent) => Up::SourceOrPrevious(parent.to_owned()),
+            None => Up::Previous,
+        };
+        let at = At { position, id, up, timestamp: shape::timestamp(map.get("timestamp")) };
         if map.contains_key("kind") { self.sdk_event(at, map) } else { self.older_event(at, map) }
     }
 

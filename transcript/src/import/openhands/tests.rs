@@ -52,6 +52,27 @@ fn events_of_one_response_are_one_reply() {
 }
 
 #[test]
+fn events_with_parents_are_a_tree() {
+    let event = |id: &str, parent: &str, source: &str| {
+        let role = if source == "user" { "user" } else { "assistant" };
+        format!(
+            r#"{{"id":"{id}","parent_id":"{parent}","source":"{source}","kind":"MessageEvent","llm_message":{{"role":"{role}","content":[{{"type":"text","text":"{id}"}}]}}}}"#
+        )
+    };
+    let state = r#"{"id":"s","parent_id":"a","source":"environment","kind":"ConversationStateUpdateEvent"}"#.to_owned();
+    let lines = [
+        event("a", "__root__", "user"),
+        event("left", "a", "agent"),
+        state,
+        event("b", "s", "agent"),
+        event("c", "b", "user"),
+    ];
+    let history = load(&lines.join("\n")).history(HistoryOptions::default());
+    let ids: Vec<&str> = history.messages.iter().map(|m| m.id.as_str()).collect();
+    assert_eq!((ids, history.skipped.get("off-branch")), (vec!["a", "b", "c"], Some(&1)));
+}
+
+#[test]
 fn the_older_list_of_actions_and_observations() {
     let meta = |id: &str| {
         format!(
