@@ -177,8 +177,13 @@ impl Draft {
     /// A record that is counted and not kept. What hangs on it hangs on what it follows.
     pub(super) fn drop(&mut self, kind: &str, id: Option<String>, up: Up) {
         self.builder.session.counts.skip(kind);
+        // Thousands of them may hang on one another: each leads past all before it.
+        let further = match &up {
+            Up::Source(above) | Up::SourceOrPrevious(above) => self.dropped.get(above).cloned(),
+            Up::Previous | Up::Root => None,
+        };
         if let Some(id) = id {
-            self.dropped.insert(id, up);
+            self.dropped.insert(id, further.unwrap_or(up));
         }
     }
 

@@ -280,3 +280,15 @@ fn a_damaged_line_costs_itself_and_its_children_stay() {
     assert_eq!(told(session), r#"v:two a:1 v-2:three | {"no message": 1}"#);
     assert_eq!((imported.lost, session.counts.mended.get("duplicate id")), (3, Some(&1)));
 }
+
+#[test]
+fn a_long_chain_of_dropped_records_is_followed_in_linear_time() {
+    let n = 20_000;
+    let above = |i: usize| if i == 0 { "u".to_owned() } else { format!("p{}", i - 1) };
+    let mut lines = vec![user("u", "", "go")];
+    lines.extend((0..n).map(|i| record(&format!("p{i}"), &above(i), r#""type":"progress""#)));
+    lines.extend((0..n).map(|i| record(&format!("s{i}"), &above(n), r#""type":"system""#)));
+    lines.push(reply("a", &above(n), "m1", &text("1")));
+    let session = &load(&lines).sessions[0];
+    assert_eq!(told(session), format!(r#"u:go a:1 | {{"off-branch": {n}}}"#));
+}

@@ -21,7 +21,11 @@ fn is_wrapped(json: &Value) -> bool {
 }
 
 fn is_header(json: &Value) -> bool {
-    let has = |key: &str| json.get(key).is_some();
+    json.as_object().is_some_and(is_bare_header)
+}
+
+fn is_bare_header(map: &Map<String, Value>) -> bool {
+    let has = |key: &str| map.contains_key(key);
     has("id") && has("timestamp") && (has("instructions") || has("git")) && !has("role") && !has("type")
 }
 
@@ -123,7 +127,7 @@ impl Rollout {
                 map.insert("payload".to_owned(), payload);
                 return self.other(position, &kind, map);
             }
-            None if is_header(&Value::Object(map.clone())) => return self.header(map),
+            None if is_bare_header(&map) => return self.header(map),
             None if kind.is_empty() => return self.draft.drop("state", None, Up::Previous),
             None => return self.item(position, None, map),
         };
