@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::unique::UniqueNames;
 use crate::entry::Timestamp;
 use crate::{Entry, EntryPayload, Message, RecordedSession};
 
 /// A session being read.
 pub(super) struct SessionBuilder {
     pub(super) session: RecordedSession,
-    ids: HashSet<String>,
+    ids: UniqueNames,
     /// What a recorded id that was taken already stands for now.
     renamed: HashMap<String, String>,
     /// File position and index of each entry, ascending.
@@ -33,24 +34,17 @@ pub(super) enum Parent {
 impl SessionBuilder {
     pub(super) fn new(id: String) -> SessionBuilder {
         let session = RecordedSession { id, ..RecordedSession::default() };
-        SessionBuilder { session, ids: HashSet::new(), renamed: HashMap::new(), positions: Vec::new() }
+        SessionBuilder { session, ids: UniqueNames::default(), renamed: HashMap::new(), positions: Vec::new() }
     }
 
     /// A free id: the recorded one, that with a suffix, or one made from the position.
     pub(super) fn entry_id(&mut self, recorded: Option<String>, position: u64) -> String {
         let recorded = recorded.filter(|id| !id.trim().is_empty());
         let wanted = recorded.clone().unwrap_or_else(|| format!("m{position:06}"));
-        if self.ids.insert(wanted.clone()) {
-            return wanted;
+        let id = self.ids.claim(&wanted);
+        if id == wanted {
+            return id;
         }
-        let mut n = 2_u64;
-        let id = loop {
-            let id = format!("{wanted}-{n}");
-            if self.ids.insert(id.clone()) {
-                break id;
-            }
-            n += 1;
-        };
         if let Some(recorded) = recorded {
             self.session.counts.mend("duplicate id");
             self.renamed.insert(recorded, id.clone());

@@ -18,6 +18,7 @@ mod openhands;
 mod shape;
 mod sharegpt;
 mod swe;
+mod unique;
 mod warning;
 
 use std::fmt;
@@ -30,6 +31,7 @@ use self::detect::{Family, Shape};
 use self::lines::{Accept, Damage};
 use self::openai::Sessions;
 pub(crate) use self::openclaw::is_entry as is_openclaw_entry;
+use self::unique::UniqueNames;
 pub use self::warning::ImportWarning;
 use crate::{RecordedSession, TranscriptError};
 
@@ -148,8 +150,8 @@ pub fn load_bytes_with(name: &str, bytes: &[u8], options: ImportOptions) -> Resu
         Shape::Lines(family) => lines_of(family, &name_id, bytes, options),
         Shape::Document(family, json, cut) => {
             let (format, sessions, lost) = document(family, &name_id, json);
-            let damage = Damage { lost: lost + u64::from(cut.is_some()), ..Damage::default() };
-            let mut imported = imported(format, sessions, damage);
+            let mut imported = imported(format, sessions, Damage { lost, ..Damage::default() });
+            imported.lost += u64::from(cut.is_some());
             imported.warnings.extend(cut.map(|line| ImportWarning::CutDocument { line }));
             imported
         }
@@ -161,7 +163,7 @@ pub fn load_bytes_with(name: &str, bytes: &[u8], options: ImportOptions) -> Resu
         }
     };
     for warning in &imported.warnings {
-        tracing::warn!(transcript = name, "{warning}");
+        tracing::info!(transcript = name, "{warning}");
     }
     Ok(imported)
 }
@@ -227,9 +229,16 @@ fn document(family: Family, name_id: &str, json: Value) -> (Format, Vec<Recorded
     }
 }
 
-fn imported(format: Format, sessions: Vec<RecordedSession>, damage: Damage) -> Imported {
+fn imported(format: Format, mut sessions: Vec<RecordedSession>, damage: Damage) -> Imported {
+    let mut names = UniqueNames::default();
+    for session in &mut sessions {
+        session.id = names.claim(&session.id);
+    }
     let mut warnings = Vec::new();
     let lost = damage.lost;
+    if damage.lines.is_empty() && lost > 0 {
+        warnings.push(ImportWarning::LostRecords { count: lost });
+    }
     if !damage.lines.is_empty() {
         let Damage { lines, recovered, lost, .. } = damage;
         warnings.push(ImportWarning::DamagedLines { lines, recovered, lost });

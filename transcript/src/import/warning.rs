@@ -37,6 +37,11 @@ pub enum ImportWarning {
         /// How many, in all sessions.
         count: u64,
     },
+    /// Parts of a document that are no records of its format.
+    LostRecords {
+        /// How many.
+        count: u64,
+    },
     /// Records of sub-agents' conversations, which were left out.
     Sidechains {
         /// How many, in all sessions.
@@ -62,6 +67,9 @@ impl fmt::Display for ImportWarning {
             ImportWarning::NoHeader => f.write_str("no session header: the id was taken from the file's name"),
             ImportWarning::LaterSystemMessages { count } => {
                 write!(f, "{count} later system messages differ from the first: kept, not sent")
+            }
+            ImportWarning::LostRecords { count } => {
+                write!(f, "{count} parts of the document are no records of its format: left out")
             }
             ImportWarning::Sidechains { count } => {
                 write!(f, "{count} records of sub-agents' conversations (sidechains) left out")

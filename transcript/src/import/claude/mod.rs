@@ -7,7 +7,7 @@
 
 mod record;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use serde_json::{Map, Value};
@@ -16,6 +16,7 @@ use self::record::{Boundary, add};
 use super::draft::Draft;
 use super::lines::{self, Accept, Damage};
 use super::shape::member;
+use super::unique::UniqueNames;
 use crate::RecordedSession;
 
 /// Kinds of records that say nothing and may be very large.
@@ -175,7 +176,7 @@ impl Conversations {
     }
 
     fn read(&self, name_id: &str, lines: Vec<Line>, sidechains: bool) -> Vec<RecordedSession> {
-        let mut ids = HashSet::new();
+        let mut ids = UniqueNames::default();
         let mut drafts: Vec<Draft> = Vec::new();
         for conversation in &self.0 {
             let session = conversation.session.as_deref().unwrap_or(name_id);
@@ -184,14 +185,9 @@ impl Conversations {
                 (Some(_), Some(agent)) => format!("{session}-agent-{agent}"),
                 (Some(_), None) => format!("{session}-sidechain"),
             };
-            let mut id = wanted.clone();
-            let mut n = 2_u64;
             // A sidechain that is left out needs no name.
-            while (conversation.side_of.is_none() || sidechains) && !ids.insert(id.clone()) {
-                id = format!("{wanted}-{n}");
-                n += 1;
-            }
-            let mut draft = Draft::new(id);
+            let named = conversation.side_of.is_none() || sidechains;
+            let mut draft = Draft::new(if named { ids.claim(&wanted) } else { wanted });
             if let (Some(_), meta) = (conversation.side_of, &mut draft.builder.session.meta) {
                 meta.insert("sidechainOf".to_owned(), session.into());
                 meta.extend(conversation.agent.as_ref().map(|agent| ("agentId".to_owned(), agent.as_str().into())));

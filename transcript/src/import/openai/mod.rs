@@ -5,7 +5,6 @@
 
 mod convert;
 
-use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use serde_json::{Map, Value};
@@ -13,6 +12,7 @@ use serde_json::{Map, Value};
 use self::convert::{Calls, convert, is_system, text_of};
 use super::build::{self, Parent, SessionBuilder};
 use super::lines::{self, Accept, Damage};
+use super::unique::UniqueNames;
 use crate::entry::Timestamp;
 use crate::{Entry, EntryPayload, RecordedSession};
 
@@ -102,7 +102,7 @@ pub(super) fn import_lines(name_id: &str, bytes: &[u8]) -> (Vec<RecordedSession>
 /// The sessions of a file while it is read.
 pub(super) struct Sessions<'a> {
     name_id: &'a str,
-    ids: HashSet<String>,
+    ids: UniqueNames,
     pub(super) done: Vec<RecordedSession>,
     loose: Vec<Value>,
     pub(super) lost: u64,
@@ -110,7 +110,7 @@ pub(super) struct Sessions<'a> {
 
 impl<'a> Sessions<'a> {
     pub(super) fn new(name_id: &'a str) -> Sessions<'a> {
-        Sessions { name_id, ids: HashSet::new(), done: Vec::new(), loose: Vec::new(), lost: 0 }
+        Sessions { name_id, ids: UniqueNames::default(), done: Vec::new(), loose: Vec::new(), lost: 0 }
     }
 
     fn loose(&mut self, message: Value) {
@@ -139,12 +139,7 @@ impl<'a> Sessions<'a> {
             0 => self.name_id.to_owned(),
             n => format!("{}-{}", self.name_id, n + 1),
         });
-        let mut id = wanted.clone();
-        let mut n = 2_u64;
-        while !self.ids.insert(id.clone()) {
-            id = format!("{wanted}-{n}");
-            n += 1;
-        }
+        let id = self.ids.claim(&wanted);
         self.done.push(session(id, messages, meta));
     }
 
