@@ -4,7 +4,9 @@
 //! host's own rules: what checks and what is checked must not share a mistake. The token count is the project's own, as
 //! the budget is meant in it, without the frames it adds to messages.
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
 
 use context_engine_transcript::TokenCounter;
 use serde_json::Value;
@@ -36,10 +38,10 @@ pub fn check_prompt(prompt: &Value, budget: u64) -> Vec<String> {
 }
 
 /// The content as a list of blocks; `None` when it is neither text nor a list of objects.
-fn blocks_of(content: &Value) -> Option<Vec<Value>> {
+fn blocks_of(content: &Value) -> Option<Cow<'_, [Value]>> {
     match content {
-        Value::String(text) => Some(vec![serde_json::json!({ "type": "text", "text": text })]),
-        Value::Array(blocks) if blocks.iter().all(Value::is_object) => Some(blocks.clone()),
+        Value::String(text) => Some(vec![serde_json::json!({ "type": "text", "text": text })].into()),
+        Value::Array(blocks) if blocks.iter().all(Value::is_object) => Some(blocks.as_slice().into()),
         _ => None,
     }
 }
@@ -136,22 +138,29 @@ fn check_sequence(messages: &[Value], found: &mut Vec<String>) {
 }
 
 fn prompt_tokens(prompt: &Value, messages: &[Value]) -> u64 {
-    let counter = TokenCounter::for_model(None);
     let contents = [&prompt["system"]].into_iter().chain(messages.iter().map(|message| &message["content"]));
-    contents
-        .flat_map(|content| blocks_of(content).unwrap_or_default())
-        .map(|block| block_tokens(&block, &counter))
-        .sum()
+    contents.filter_map(blocks_of).map(|blocks| blocks.iter().map(block_tokens).sum::<u64>()).sum()
 }
 
-fn block_tokens(block: &Value, counter: &TokenCounter) -> u64 {
-    let text = |key: &str| counter.text(block[key].as_str().unwrap_or_default());
+fn block_tokens(block: &Value) -> u64 {
+    let text = |key: &str| count(block[key].as_str().unwrap_or_default());
     match block["type"].as_str().unwrap_or_default() {
         "image" => IMAGE_TOKENS,
-        "toolCall" => text("name") + counter.text(&block["arguments"].to_string()),
+        "toolCall" => text("name") + count(&block["arguments"].to_string()),
         kind @ ("text" | "thinking") => text(kind),
-        _ => counter.text(&block.to_string()),
+        _ => count(&block.to_string()),
     }
+}
+
+/// Tokens of `text`. Remembered: the prompts of a session repeat most of their texts.
+fn count(text: &str) -> u64 {
+    thread_local! {
+        static COUNTED: RefCell<HashMap<String, u64>> = RefCell::default();
+    }
+    COUNTED.with_borrow_mut(|counted| match counted.get(text) {
+        Some(&tokens) => tokens,
+        None => *counted.entry(text.to_owned()).or_insert(TokenCounter::for_model(None).text(text)),
+    })
 }
 
 #[cfg(test)]
