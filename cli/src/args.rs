@@ -1,4 +1,5 @@
-//! The command line.
+//! The command line. Doc comments here are what `--help` prints.
+#![allow(rustdoc::invalid_html_tags, reason = "`<turn>` in a help text is a placeholder, not a tag")]
 
 use std::path::PathBuf;
 use std::str::FromStr;

@@ -6,7 +6,7 @@
 //! | offset | bytes | what |
 //! |---|---|---|
 //! | 0 | 8 | magic `CTXENGN\0` |
-//! | 8 | 4 | format version, little endian ([`RECORD_FORMAT_VERSION`](crate::RECORD_FORMAT_VERSION)) |
+//! | 8 | 4 | format version, little endian ([`RECORD_FORMAT_VERSION`]) |
 //! | 12 | 4 | length of the JSON, little endian, at most [`MAX_JSON_LEN`] |
 //! | 16 | length | JSON, UTF-8: [`Record`] |
 //!
