@@ -74,7 +74,10 @@ fn claim(messages: &[Arc<Message>], at: usize, end: usize, strays: &mut Vec<usiz
     let mut waiting: HashMap<&str, VecDeque<usize>> = HashMap::new();
     let mut answered: HashMap<&str, Vec<usize>> = HashMap::new();
     for (slot, Slot { block, .. }) in slots.iter().enumerate() {
-        waiting.entry(assistant.blocks[*block].id.as_str()).or_default().push_back(slot);
+        let id = assistant.blocks[*block].id.as_str();
+        if !is_blank(id) {
+            waiting.entry(id).or_default().push_back(slot);
+        }
     }
     let mut left: Vec<usize> = Vec::new();
     for i in (at + 1..end).filter(|i| messages[*i].role == Role::TOOL_RESULT) {
@@ -102,32 +105,37 @@ fn claim(messages: &[Arc<Message>], at: usize, end: usize, strays: &mut Vec<usiz
     Frame { assistant: at, slots, dead }
 }
 
-/// Lets results claim calls by position where either side's id is blank and the tools' names agree.
+/// Lets results claim open calls where either side's id is blank: first those of the same tool, in order, then, by
+/// position, those where a name is missing. Results of different tools never meet, whatever their places.
 fn claim_blank(
     messages: &[Arc<Message>],
     assistant: &Message,
     slots: &mut [Slot],
-    left: Vec<usize>,
+    mut left: Vec<usize>,
     strays: &mut Vec<usize>,
 ) {
-    let mut open = slots.iter_mut().filter(|slot| slot.result.is_none());
-    let mut next = open.next();
-    for i in left {
-        let result = &messages[i];
-        let fits = next.as_ref().is_some_and(|slot| {
-            let call = &assistant.blocks[slot.block];
-            let (name, tool) = (call.name.trim(), result.tool_name.trim());
-            (call.id.is_empty() || result.tool_call_id.is_empty())
-                && (name == tool || name.is_empty() || tool.is_empty())
-        });
-        match next.as_mut() {
-            Some(slot) if fits => {
-                slot.result = Some(i);
-                next = open.next();
+    for same_tool in [true, false] {
+        left.retain(|&i| {
+            let result = &messages[i];
+            let claimed = slots.iter_mut().find(|slot| {
+                let call = &assistant.blocks[slot.block];
+                let (name, tool) = (call.name.trim(), result.tool_name.trim());
+                let meets =
+                    if same_tool { name == tool && !name.is_empty() } else { name.is_empty() || tool.is_empty() };
+                slot.result.is_none() && meets && (is_blank(&call.id) || is_blank(&result.tool_call_id))
+            });
+            match claimed {
+                Some(slot) => slot.result = Some(i),
+                None => return true,
             }
-            _ => strays.push(i),
-        }
+            false
+        });
     }
+    strays.extend(left);
+}
+
+fn is_blank(id: &str) -> bool {
+    id.trim().is_empty()
 }
 
 /// A result outside its frame goes to the one open call with its id, if there is exactly one.

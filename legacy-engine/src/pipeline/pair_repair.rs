@@ -23,6 +23,10 @@ pub const SYNTHETIC_RESULT: &str = "[context-engine] missing tool result in sess
 /// How the same text ends in transcripts that another host repaired on disk.
 const REPAIR_NOTICE: &str = "inserted synthetic error result for transcript repair.";
 
+/// At most what a call id costs that is put in the place of another, in tokens. A message that only changes its names is
+/// not counted again: its text may be a megabyte, and it would be for every prompt.
+const ID_TOKENS: u64 = 24;
+
 /// What [`pair_repair`] did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct PairReport {
@@ -156,6 +160,7 @@ fn with_calls(assistant: &Arc<Message>, calls: &[Call<'_>], before: usize) -> Op
         return Some(assistant.clone());
     }
     let mut kept: Vec<Part<'_>> = Vec::with_capacity(assistant.blocks.len());
+    let all = calls;
     let mut calls = calls.iter().peekable();
     for (at, block) in assistant.blocks.iter().enumerate() {
         let part = Part::of(assistant, block);
@@ -173,7 +178,11 @@ fn with_calls(assistant: &Arc<Message>, calls: &[Call<'_>], before: usize) -> Op
         map.insert("name".into(), call.name.as_ref().into());
         kept.push(Part::changed(map).unwrap_or(part));
     }
-    let changed = parts::with_parts(assistant, &kept)?;
+    let mut changed = parts::with_parts(assistant, &kept)?;
+    if assistant.tokens > 0 {
+        let more = |call: &Call<'_>| if same(call) { 0 } else { ID_TOKENS + call.name.len() as u64 };
+        changed.tokens = assistant.tokens + all.iter().map(more).sum::<u64>();
+    }
     changed.blocks.iter().any(|b| b.kind != BlockKind::THINKING).then(|| Arc::new(changed))
 }
 
@@ -189,7 +198,12 @@ fn answer(result: &Arc<Message>, call: &Call<'_>) -> Option<Arc<Message>> {
         fields.insert("toolName".into(), call.name.as_ref().into());
     }
     let kept: Vec<Part<'_>> = Part::all(result).collect();
-    parts::with_fields(result, fields, &kept).map(Arc::new)
+    let mut changed = parts::with_fields(result, fields, &kept)?;
+    if result.tokens > 0 {
+        // A tool's name is no part of what a result costs.
+        changed.tokens = result.tokens + if result.tool_call_id == call.id { 0 } else { ID_TOKENS };
+    }
+    Some(Arc::new(changed))
 }
 
 fn synthetic(assistant: &Message, call: &Call<'_>) -> Option<Message> {

@@ -445,3 +445,24 @@ fn pictures_older_than_three_completed_turns_become_a_text() {
     let (seen, report) = image_view(history, Pictures::Seen);
     assert_eq!((report.removed, seen.iter().filter(|message| has_image(message)).count()), (3, 0));
 }
+
+#[test]
+fn results_with_blank_ids_go_to_the_calls_of_their_tool() {
+    for calls in ["<a:read> <b:exec>", "<:read> <:exec>"] {
+        let history = format!("U \"go\"\nA {calls}\nR '':exec \"EXEC OUT\"\nR '':read \"FILE\"");
+        let (out, report) = pair_repair(parse(&history));
+        let said: Vec<(String, String)> =
+            out[2..].iter().map(|result| (result.tool_name.clone(), result.text())).collect();
+        let expected = [("read", "FILE"), ("exec", "EXEC OUT")].map(|(tool, text)| (tool.to_owned(), text.to_owned()));
+        assert_eq!(said, expected, "{calls}");
+        assert_eq!((report.synthetic, report.orphans), (0, 0), "{calls}");
+    }
+}
+
+#[test]
+fn a_result_that_only_changes_its_names_is_not_counted_again() {
+    let mut history = parse("U \"go\"\nA <c1:read>\nR c1 \"out\"");
+    Arc::make_mut(&mut history[2]).tokens = 9;
+    let (out, _) = pair_repair(history);
+    assert_eq!((out[2].tool_name.as_str(), out[2].tokens), ("read", 9));
+}
