@@ -27,7 +27,7 @@ fn main() -> ExitCode {
 fn run() -> Result<(), String> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("the command's crate has no parent folder")?;
     let built = built_files()?;
-    println!("1. Building the command and the example engine (a first build takes minutes)");
+    println!("1. Building the command and the example engine");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
     build.current_dir(workspace).args(["build", "--package", "context-engine", "--package", ENGINE]);

@@ -60,8 +60,9 @@ The recorded file is never written.";
 /// Play a recorded session through an engine.
 ///
 /// Before each recorded model response, the history so far goes to the engine, and what would be sent to the model is
-/// measured. One row per turn: messages and tokens in the history, in the last prompt of the turn, what was summarised
-/// or left out, which engine answered, how long it took.
+/// measured. One row per turn, with the counts of its last call: messages and tokens in the history and in the prompt;
+/// how many messages of the history are not sent as they are, and how many of those a summary stands for; which engine
+/// answered; its time over all calls of the turn. Neighbours of one speaker are sent as one message.
 #[derive(Debug, Args)]
 #[command(after_help = REPLAY_HELP)]
 pub(crate) struct ReplayArgs {
@@ -88,7 +89,8 @@ pub(crate) struct ReplayArgs {
     /// Model the tokens are counted for [default: the recorded one]
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
-    /// Write each prompt as DIR/<turn>-<call>.json (with --session all: DIR/<session>/…)
+    /// Write each prompt as DIR/<turn>-<call>.json (with --session all: DIR/<session>/…); replaces prompts an earlier
+    /// replay left there
     #[arg(long, value_name = "DIR")]
     pub(crate) dump: Option<PathBuf>,
     /// Print one JSON object (with --session all: one per line)

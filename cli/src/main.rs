@@ -18,7 +18,6 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::args::{Cli, Command, PluginsCommand, SessionsCommand};
-use crate::error::CliError;
 
 /// How a command ended that ran to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,8 +41,6 @@ fn main() -> ExitCode {
     match outcome {
         Ok(Outcome::Fine) => ExitCode::SUCCESS,
         Ok(Outcome::Findings) => ExitCode::from(1),
-        // Whoever read the output has seen enough.
-        Err(CliError::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             output::complain(&error);
             ExitCode::from(2)

@@ -7,15 +7,20 @@ use std::path::Path;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
-/// Writes one line to standard output.
+/// Writes one line to standard output. It stays one line, whatever a recorded id or a plugin's text holds.
+///
+/// Whoever closed the pipe has seen enough: what is left of the work is done, and said to nobody.
 pub(crate) fn line(text: impl Display) -> io::Result<()> {
-    writeln!(io::stdout().lock(), "{text}")
+    match writeln!(io::stdout().lock(), "{}", visible(&text.to_string())) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
 }
 
 /// Writes one line to standard error.
 pub(crate) fn note(text: impl Display) {
     // Nothing can be done about a standard error that is closed.
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = writeln!(io::stderr().lock(), "{}", visible(&text.to_string()));
 }
 
 /// Writes why a command could not be done.
@@ -41,7 +46,7 @@ pub(crate) fn path_json(path: &Path) -> Value {
 }
 
 /// A recorded text on one line: what is no visible character is written as its escape, so that it cannot steer a terminal.
-pub(crate) fn visible(text: &str) -> String {
+fn visible(text: &str) -> String {
     text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
 }
 

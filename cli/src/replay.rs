@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use context_engine_loader::{Creation, EngineHandle, LEGACY, Problem};
@@ -13,7 +14,7 @@ use serde_json::json;
 use crate::Outcome;
 use crate::args::{ReplayArgs, Which};
 use crate::error::CliError;
-use crate::output::{self, duration, line, note, number, visible};
+use crate::output::{self, duration, line, note, number};
 use crate::setup::Host;
 
 /// What `--json` prints for a session.
@@ -50,15 +51,25 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Outcome, CliError> {
     let all = args.session == Which::All;
     let mut folders = Folders::default();
     let mut outcome = Outcome::Fine;
+    // One instance serves many sessions, as long as they are counted alike.
+    let mut opened: Option<(TokenCounter, EngineHandle)> = None;
     for session in chosen {
+        let counter = TokenCounter::for_model(args.model.as_deref().or(session.model.as_deref()));
+        let handle = match opened.take_if(|(with, _)| *with == counter) {
+            Some((_, handle)) => handle,
+            None => open(&host, engine, counter)?,
+        };
+        if let Some((_, other)) = opened.replace((counter, handle.clone())) {
+            other.dispose("released");
+        }
         let folder = if all { folders.name(&session.id) } else { String::new() };
-        match play(args, &host, engine, session, &folder) {
+        match play(args, &host, (engine, &handle), session, counter, &folder) {
             Ok(summary) if summary.fallbacks == 0 => {}
             Ok(_) => outcome = Outcome::Findings,
             // One session that cannot be played is no reason to leave out the others.
             Err(CliError::Runtime(error)) if all => {
                 outcome = Outcome::Findings;
-                note(format_args!("{}: {error}", visible(&session.id)));
+                note(format_args!("{}: {error}", session.id));
                 if args.json {
                     line(json!({
                         "session": session.id, "engine": engine, "budget": args.budget.0, "error": error.to_string(),
@@ -67,6 +78,9 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Outcome, CliError> {
             }
             Err(error) => return Err(error),
         }
+    }
+    if let Some((_, handle)) = opened {
+        handle.dispose("shutdown");
     }
     Ok(outcome)
 }
@@ -80,20 +94,19 @@ fn choose<'a>(host: &'a Host, asked: Option<&'a str>) -> Result<&'a str, CliErro
         return Ok(LEGACY);
     }
     match host.config.forbids(engine) {
+        // An engine that does not exist is a mistake of the person who asks for it; in the slot, legacy answers for it.
+        None if asked.is_some() => match host.loader.find(engine) {
+            Err(error) if matches!(error.problem, Problem::NotFound { .. }) => Err(error.into()),
+            _ => Ok(engine),
+        },
         None => Ok(engine),
         Some(_) if asked.is_none() => Ok(LEGACY),
         Some(reason) => Err(CliError::Forbidden { id: engine.to_owned(), reason }),
     }
 }
 
-/// The engine asked for. One that does not exist is a mistake of the person's; one that is broken is answered by legacy.
+/// The engine asked for. One that is broken is answered by legacy, with the reason.
 fn open(host: &Host, engine: &str, counter: TokenCounter) -> Result<EngineHandle, CliError> {
-    if engine != LEGACY
-        && let Err(error) = host.loader.find(engine)
-        && matches!(error.problem, Problem::NotFound { .. })
-    {
-        return Err(error.into());
-    }
     let config = host.config.plugins.entries.get(engine).and_then(|entry| entry.config.clone());
     let creation = Creation { config, counter: Some(counter), ..Creation::default() };
     Ok(host.loader.engine(engine, &creation).map_err(RuntimeError::Legacy)?)
@@ -109,14 +122,13 @@ fn count(session: &mut RecordedSession, counter: &TokenCounter) {
 fn play(
     args: &ReplayArgs,
     host: &Host,
-    engine: &str,
+    (engine, handle): (&str, &EngineHandle),
     session: &mut RecordedSession,
+    counter: TokenCounter,
     folder: &str,
 ) -> Result<ReplaySummary, CliError> {
-    let counter = TokenCounter::for_model(args.model.as_deref().or(session.model.as_deref()));
     count(session, &counter);
     let session = &*session;
-    let handle = open(host, engine, counter)?;
     let options = ReplayOptions {
         budget: args.budget.0,
         turns: args.turns,
@@ -129,10 +141,10 @@ fn play(
     let mut rows = Rows::default();
     let mut calls = Vec::new();
     if !args.json {
-        line(format_args!("{}: {engine}, budget {} tokens", visible(&session.id), number(args.budget.0)))?;
+        line(format_args!("{}: {engine}, budget {} tokens", session.id, number(args.budget.0)))?;
         line(Rows::HEADER)?;
     }
-    let summary = replay.run(&handle, engine, |report: &CallReport, prompt: &Prompt| {
+    let summary = replay.run(handle, engine, |report: &CallReport, prompt: &Prompt| {
         if let Some(dump) = &dump {
             dump.write(report, prompt)?;
         }
@@ -161,13 +173,17 @@ fn play(
     Ok(summary)
 }
 
-/// The rows of the table: one per turn, printed when the turn is over.
+/// The rows of the table: one per turn, printed when the turn is over. Counts are those of the turn's last call.
 #[derive(Default)]
 struct Rows {
     turn: usize,
     calls: usize,
     us: u64,
-    compacted: bool,
+    compacted: usize,
+    fitted: usize,
+    /// Calls another engine answered, and why the first of them.
+    fallbacks: usize,
+    why: Option<String>,
     last: Option<CallReport>,
 }
 
@@ -180,21 +196,31 @@ impl Rows {
         self.turn = report.turn;
         self.calls += 1;
         self.us += report.assemble_us;
-        self.compacted |= report.compacted;
+        self.compacted += usize::from(report.compacted);
+        self.fitted += usize::from(report.fitted);
+        if let Some(why) = &report.fallback {
+            self.fallbacks += 1;
+            self.why.get_or_insert_with(|| why.clone());
+        }
         self.last = Some(report.clone());
         done
     }
 
     fn finish(&mut self) -> Option<String> {
         let last = self.last.take()?;
-        let remark = match (&last.fallback, self.compacted, last.fitted) {
-            (Some(why), _, _) => format!("  {why}"),
-            (None, true, _) => "  compacted".to_owned(),
-            (None, false, true) => "  fitted by the host".to_owned(),
-            (None, false, false) => String::new(),
-        };
+        let of_calls = |count: usize| if self.calls == 1 { String::new() } else { format!(" ({count} calls)") };
+        let mut remarks = Vec::new();
+        if self.compacted > 0 {
+            remarks.push("compacted".to_owned());
+        }
+        if self.fitted > 0 {
+            remarks.push(format!("fitted by the host{}", of_calls(self.fitted)));
+        }
+        if let Some(why) = &self.why {
+            remarks.push(format!("answered by legacy{}: {why}", of_calls(self.fallbacks)));
+        }
         let row = format!(
-            "{:>5} {:>5} | {:>17} {:>9} | {:>14} {:>8} | {:>10} {:>8} | {:<14} {:>6}{remark}",
+            "{:>5} {:>5} | {:>17} {:>9} | {:>14} {:>8} | {:>10} {:>8} | {:<14} {:>6}  {}",
             last.turn,
             self.calls,
             number(last.history_messages as u64),
@@ -205,9 +231,10 @@ impl Rows {
             number(last.left_out as u64),
             last.served_by,
             duration(self.us),
+            remarks.join("; "),
         );
         *self = Rows { turn: self.turn, ..Rows::default() };
-        Some(row)
+        Some(row.trim_end().to_owned())
     }
 }
 
@@ -249,8 +276,14 @@ impl Dump {
     fn new(folder: PathBuf) -> Result<Dump, CliError> {
         let clear = || {
             fs::create_dir_all(&folder)?;
-            let earlier = |entry: &fs::DirEntry| is_prompt(&entry.file_name().to_string_lossy());
-            fs::read_dir(&folder)?.flatten().filter(earlier).try_for_each(|entry| fs::remove_file(entry.path()))
+            let is_earlier = |entry: &fs::DirEntry| is_prompt(&entry.file_name().to_string_lossy());
+            let earlier: Vec<fs::DirEntry> = fs::read_dir(&folder)?.flatten().filter(is_earlier).collect();
+            // Only what this command wrote may go: `2024-01.json` is somebody's report.
+            if let Some(other) = earlier.iter().find(|entry| !holds_prompt(&entry.path())) {
+                let reason = format!("{:?} is named like a prompt and is none; name another folder", other.file_name());
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, reason));
+            }
+            earlier.iter().try_for_each(|entry| fs::remove_file(entry.path()))
         };
         match clear() {
             Ok(()) => Ok(Dump { folder }),
@@ -263,6 +296,13 @@ impl Dump {
         let json = serde_json::to_vec(&prompt.to_json())?;
         fs::write(&path, json).map_err(|source| CliError::File { path, doing: "writing a prompt", source })
     }
+}
+
+/// Whether a file begins as [`Dump::write`] begins one.
+fn holds_prompt(path: &Path) -> bool {
+    let start = br#"{"system":"#;
+    let mut head = vec![0; start.len()];
+    fs::File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == start
 }
 
 /// Whether a file name is `<turn>-<call>.json`.

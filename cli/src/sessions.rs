@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use context_engine_transcript::{Format, ImportOptions, ImportWarning, RecordedSession, Tally, load_with};
 use serde::Serialize;
@@ -15,16 +15,16 @@ use serde_json::{Value, json};
 use crate::Outcome;
 use crate::args::ImportArgs;
 use crate::error::CliError;
-use crate::output::{line, note, number};
+use crate::output::{line, note, number, path_json};
 use crate::replay::{describe, file_name};
 
 /// What `--json` prints for a session.
 #[derive(Serialize)]
 struct Report<'a> {
-    file: &'a Path,
+    file: Value,
     format: String,
     session: &'a str,
-    wrote: &'a Path,
+    wrote: Value,
     counts: Value,
     /// Records of the whole file that could not be read.
     lost: u64,
@@ -123,7 +123,15 @@ fn report(import: &Import, as_json: bool) -> Result<(), CliError> {
         });
         let (file, wrote, warnings) = (import.file.as_path(), import.to.as_path(), import.warnings.as_slice());
         let format = import.format.to_string();
-        let report = Report { file, format, session: &session.id, wrote, counts, lost: import.lost, warnings };
+        let report = Report {
+            file: path_json(file),
+            format,
+            session: &session.id,
+            wrote: path_json(wrote),
+            counts,
+            lost: import.lost,
+            warnings,
+        };
         return Ok(line(serde_json::to_string(&report)?)?);
     }
     line(format_args!(

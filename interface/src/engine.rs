@@ -5,10 +5,11 @@
 //! (`after_turn`, else `ingest_batch`, else `ingest`).
 
 use crate::{
-    AfterTurnParams, AfterTurnResult, AssembleParams, Assembly, BootstrapParams, BootstrapResult, CallContext,
-    CommitTurnParams, CommitTurnResult, CompactParams, CompactResult, EngineContext, EngineError, IngestBatchParams,
-    IngestBatchResult, IngestParams, IngestResult, MaintainParams, MaintainResult, PrepareSubagentSpawnParams,
-    SpawnPreparation, SubagentEndedParams,
+    Acknowledged, AfterTurnParams, AfterTurnResult, AssembleParams, Assembly, BootstrapParams, BootstrapResult,
+    CallContext, CommitTurnParams, CommitTurnResult, CompactParams, CompactResult, DisposeParams, EngineContext,
+    EngineError, IngestBatchParams, IngestBatchResult, IngestParams, IngestResult, MaintainParams, MaintainResult,
+    PrepareSubagentSpawnParams, RollbackSubagentSpawnParams, SpawnPreparation, SubagentEndedParams, ToolCallParams,
+    ToolsListParams,
 };
 
 /// Decides what the model sees before each call and what becomes of older messages.
@@ -115,8 +116,12 @@ pub trait ContextEngine: Send + Sync + 'static {
     ///
     /// # Errors
     /// Logged only.
-    fn rollback_subagent_spawn(&self, ctx: &CallContext<'_>, token: u64) -> Result<(), EngineError> {
-        let _ = (ctx, token);
+    fn rollback_subagent_spawn(
+        &self,
+        ctx: &CallContext<'_>,
+        params: RollbackSubagentSpawnParams<'_>,
+    ) -> Result<Acknowledged, EngineError> {
+        let _ = (ctx, params);
         Err(EngineError::unsupported("rollback_subagent_spawn"))
     }
 
@@ -124,7 +129,11 @@ pub trait ContextEngine: Send + Sync + 'static {
     ///
     /// # Errors
     /// Logged only.
-    fn on_subagent_ended(&self, ctx: &CallContext<'_>, params: SubagentEndedParams<'_>) -> Result<(), EngineError> {
+    fn on_subagent_ended(
+        &self,
+        ctx: &CallContext<'_>,
+        params: SubagentEndedParams<'_>,
+    ) -> Result<Acknowledged, EngineError> {
         let _ = (ctx, params);
         Err(EngineError::unsupported("on_subagent_ended"))
     }
@@ -133,8 +142,8 @@ pub trait ContextEngine: Send + Sync + 'static {
     ///
     /// # Errors
     /// Logged only.
-    fn dispose(&self, ctx: &CallContext<'_>) -> Result<(), EngineError> {
-        let _ = ctx;
+    fn dispose(&self, ctx: &CallContext<'_>, params: DisposeParams<'_>) -> Result<Acknowledged, EngineError> {
+        let _ = (ctx, params);
         Err(EngineError::unsupported("dispose"))
     }
 }
@@ -145,11 +154,11 @@ pub trait EngineTools: ContextEngine {
     ///
     /// # Errors
     /// The engine's tools are left out of the turn.
-    fn list_tools(&self) -> Result<String, EngineError>;
+    fn list_tools(&self, ctx: &CallContext<'_>, params: ToolsListParams<'_>) -> Result<String, EngineError>;
 
-    /// Runs tool `name` with its arguments as JSON; answers a JSON array of content blocks.
+    /// Runs the tool the model called; answers a JSON array of content blocks.
     ///
     /// # Errors
     /// The model is shown the error as the tool's result.
-    fn call_tool(&self, ctx: &CallContext<'_>, name: &str, arguments_json: &str) -> Result<String, EngineError>;
+    fn call_tool(&self, ctx: &CallContext<'_>, params: ToolCallParams<'_>) -> Result<String, EngineError>;
 }

@@ -35,14 +35,16 @@ pub use abi::messages::{MessageChunk, Messages};
 pub use abi::params::{
     AfterTurnParams, AfterTurnParamsFields, AssembleParams, AssembleParamsFields, BootstrapParams,
     BootstrapParamsFields, CommitTurnParams, CommitTurnParamsFields, CompactParams, CompactParamsFields,
-    CompactionTarget, EngineContext, EngineContextFields, HostParams, IngestBatchParams, IngestBatchParamsFields,
-    IngestParams, IngestParamsFields, MaintainParams, MaintainParamsFields, PrepareSubagentSpawnParams,
-    PrepareSubagentSpawnParamsFields, SubagentEndedParams, SubagentEndedParamsFields,
+    CompactionTarget, DisposeParams, DisposeParamsFields, EngineContext, EngineContextFields, HostParams,
+    IngestBatchParams, IngestBatchParamsFields, IngestParams, IngestParamsFields, MaintainParams, MaintainParamsFields,
+    PrepareSubagentSpawnParams, PrepareSubagentSpawnParamsFields, RollbackSubagentSpawnParams,
+    RollbackSubagentSpawnParamsFields, SubagentEndedParams, SubagentEndedParamsFields, ToolCallParams,
+    ToolCallParamsFields, ToolsListParams, ToolsListParamsFields,
 };
 pub use abi::plan::{Assembly, ContextProjection, PromptAuthority, Segment, SegmentKind, text_message};
 pub use abi::results::{
-    AfterTurnResult, BootstrapResult, CommitStatus, CommitTurnResult, CompactResult, IngestBatchResult, IngestResult,
-    MaintainResult, SpawnPreparation,
+    Acknowledged, AfterTurnResult, BootstrapResult, CommitStatus, CommitTurnResult, CompactResult, IngestBatchResult,
+    IngestResult, MaintainResult, SpawnPreparation,
 };
 pub use abi::views::{BlockFlags, BlockKind, BlockView, MessageFlags, MessageView, Role};
 pub use engine::{ContextEngine, EngineTools};
@@ -52,7 +54,7 @@ pub use host_params::{
     RuntimeIdentity, RuntimeSettings,
 };
 pub use shorten::{IMAGE_LEFT_OUT, shorten_message, shorten_text};
-pub use version::{RECORD_FORMAT_VERSION, RUNTIME_SETTINGS_SCHEMA_VERSION, SCHEMA_VERSION};
+pub use version::{OLDEST_SCHEMA_VERSION, RECORD_FORMAT_VERSION, RUNTIME_SETTINGS_SCHEMA_VERSION, SCHEMA_VERSION};
 
 /// FFI-safe `Option`, string and slice of `abi_stable`, as they stand in parameters and results.
 pub mod std_types {

@@ -5,6 +5,9 @@
 /// - 1: first release.
 pub const SCHEMA_VERSION: u32 = 1;
 
+/// Oldest version of the contract a host of this crate still speaks.
+pub const OLDEST_SCHEMA_VERSION: u32 = 1;
+
 /// Version of the `runtimeSettings` object (OpenClaw contract §1.4).
 ///
 /// - 1: runtime, model, contextEngineSelection, executionHost, limits, diagnostics.

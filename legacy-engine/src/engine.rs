@@ -111,16 +111,16 @@ mod tests {
             None
         }
         fn complete(&self, _: &str) -> Result<String, EngineError> {
-            Err(EngineError::unsupported("complete"))
+            Err(EngineError::unavailable("complete"))
         }
         fn rewrite_transcript(&self, _: &str) -> Result<String, EngineError> {
-            Err(EngineError::unsupported("rewrite_transcript"))
+            Err(EngineError::unavailable("rewrite_transcript"))
         }
         fn delegate_compaction(&self, request: &str) -> Result<CompactResult, EngineError> {
             Ok(CompactResult::nothing_to_do(request, 7))
         }
         fn read_transcript(&self, _: Option<&str>, _: u32) -> Result<String, EngineError> {
-            Err(EngineError::unsupported("read_transcript"))
+            Err(EngineError::unavailable("read_transcript"))
         }
         fn memory_prompt_section(&self, _: &str) -> Result<Option<String>, EngineError> {
             Ok(None)

@@ -67,6 +67,17 @@ pub enum Problem {
         /// What the system says.
         reason: String,
     },
+    /// The host's own directory cannot be used.
+    #[error(
+        "it cannot be copied into {}: {reason}; make that directory writable, or set CONTEXT_ENGINE_HOME",
+        directory.display()
+    )]
+    State {
+        /// The directory.
+        directory: PathBuf,
+        /// What the system says.
+        reason: String,
+    },
     /// A link that leads nowhere or in a circle.
     #[error("the symbolic link cannot be followed ({reason}); remove it or point it at the library")]
     BrokenLink {
@@ -86,7 +97,7 @@ pub enum Problem {
         reason: String,
     },
     /// The file changed while it was being copied.
-    #[error("the file is still being written ({before} bytes, then {after}); try again when the copy is done")]
+    #[error("the file changed while it was copied ({before} bytes, then {after}); try again when the copy is done")]
     Unstable {
         /// Its length at first.
         before: u64,
@@ -184,7 +195,7 @@ pub enum Problem {
         right: String,
     },
     /// The system's loader refused the library.
-    #[error("the system cannot load it: {reason}")]
+    #[error("the system cannot load it: {reason}; install what it needs, or build it for this system")]
     Dlopen {
         /// What the system says.
         reason: String,
@@ -198,7 +209,7 @@ pub enum Problem {
         reason: String,
     },
     /// The engine's constructor failed.
-    #[error("the engine could not be created: {reason}")]
+    #[error("the engine could not be created: {reason}; look at plugins.entries.<id>.config")]
     Create {
         /// What the engine says.
         reason: String,

@@ -48,18 +48,27 @@ pub fn stage(library: &Path, stages: &Path) -> Result<Staged, LoaderError> {
     let io = |doing| {
         move |error: io::Error| LoaderError::new(library, Step::Stage, Problem::Io { doing, reason: error.to_string() })
     };
-    create_private_dir(stages).map_err(io("making the private directory"))?;
+    create_private_dir(stages).map_err(|error| {
+        let problem = Problem::State { directory: stages.to_owned(), reason: error.to_string() };
+        LoaderError::new(library, Step::Stage, problem)
+    })?;
     let mut source = File::open(library).map_err(io("opening the library"))?;
-    let before = source.metadata().map_err(io("looking at the library"))?.len();
+    let state = |meta: &fs::Metadata| (meta.len(), meta.modified().ok());
+    let before = state(&source.metadata().map_err(io("looking at the library"))?);
     let mut copy =
         tempfile::Builder::new().prefix(".staging-").tempfile_in(stages).map_err(io("making the private copy"))?;
     let (digest, copied) = copy_and_digest(&mut source, &mut copy).map_err(io("copying the library"))?;
-    let after = fs::metadata(library).map_err(io("looking at the library"))?.len();
-    if before != copied || before != after {
-        return Err(LoaderError::new(library, Step::Stage, Problem::Unstable { before, after: after.max(copied) }));
+    let after = state(&fs::metadata(library).map_err(io("looking at the library"))?);
+    if before.0 != copied || before != after {
+        let problem = Problem::Unstable { before: before.0, after: after.0.max(copied) };
+        return Err(LoaderError::new(library, Step::Stage, problem));
     }
     let path = stages.join(format!("{digest}.{LIBRARY_EXTENSION}"));
-    if !holds(&path, digest) {
+    if holds(&path, digest) {
+        // Another host may collect what looks unused between now and the opening.
+        let touched = File::options().append(true).open(&path).and_then(|file| file.set_modified(SystemTime::now()));
+        touched.map_err(io("keeping the private copy"))?;
+    } else {
         copy.persist(&path).map_err(|error| io("keeping the private copy")(error.error))?;
     }
     Ok(Staged { path, digest })

@@ -4,7 +4,7 @@
 //! [`context_engine_legacy::compaction`]; this writes it into the session.
 
 use context_engine_interface::{CompactResult, EngineError};
-use context_engine_legacy::compaction::{CompactionOptions, CompactionOutcome, compact, keep_recent};
+use context_engine_legacy::compaction::{CompactionOptions, CompactionOutcome, compact};
 
 use crate::model_call::LiveSession;
 
@@ -14,7 +14,8 @@ pub(crate) fn compact_session(session: &LiveSession<'_>, usable_budget: u64) -> 
     let index = history.views().index();
     let options = CompactionOptions {
         usable_budget,
-        keep_recent: Some(keep_recent(usable_budget).min(session.keep_recent)),
+        // Never more than half of what there is, whatever is configured: the summary and the next turns need room.
+        keep_recent: Some(session.keep_recent.min(usable_budget / 2)),
         previous_summary: None,
     };
     let outcome = compact(index.messages(), &options, &|text| session.counter.text(text));

@@ -70,7 +70,10 @@ impl SettledHistory {
         let new: Vec<(usize, Arc<Message>)> = session.context_from(self.entries).collect();
         let longest = new.len().checked_sub(KEEP_OPEN).filter(|_| new.len() >= SETTLE_AT)?;
         let (entries, new): (Vec<usize>, Vec<Arc<Message>>) = new.into_iter().unzip();
-        let recent = pipeline::first_recent(&new);
+        // Turns are counted in what the pipeline leaves: a heartbeat or a second question in a row is no turn of its own.
+        let (sent, _) = pipeline::run(new.clone(), options);
+        let first = sent.get(pipeline::first_recent(&sent)).map(|message| message.id.as_str());
+        let recent = new.iter().position(|message| Some(message.id.as_str()) == first).unwrap_or(0);
         let picture = new[recent..].iter().position(|message| pipeline::has_image(message));
         let longest = picture.map_or(longest, |at| longest.min(recent + at));
         let cut = (1..=longest).rev().find(|&at| begins_part(&new[at - 1], &new[at]))?;
@@ -78,6 +81,11 @@ impl SettledHistory {
         let (beginning, report) = pipeline::run(new[..cut].to_vec(), &seen);
         if self.reached_by(&beginning, &report) {
             return Some(whole(session, options, counter));
+        }
+        // Where the pipeline dropped what stood before the cut, something else stands there now.
+        let last = beginning.last().map(|message| message.role);
+        if !matches!(last, Some(Role::ASSISTANT | Role::TOOL_RESULT)) {
+            return None;
         }
         self.has_orphans |= report.pairs.orphans > 0;
         self.call_ids.extend(call_ids(&beginning).map(str::to_owned));
@@ -90,7 +98,10 @@ impl SettledHistory {
     fn reached_by(&self, new: &[Arc<Message>], report: &PipelineReport) -> bool {
         let strays = report.pairs.orphans + report.pairs.moved > 0;
         let open = self.has_orphans && report.pairs.synthetic > 0;
-        !self.history.is_empty() && (strays || open || call_ids(new).any(|id| self.call_ids.contains(id)))
+        let last = self.history.len().checked_sub(1).and_then(|last| self.history.get(last));
+        let joins = last.zip(new.first()).is_some_and(|(last, first)| joins(last, first));
+        let reached = strays || open || joins || call_ids(new).any(|id| self.call_ids.contains(id));
+        !self.history.is_empty() && reached
     }
 }
 
@@ -108,6 +119,15 @@ fn begins_part(before: &Message, message: &Message) -> bool {
     match message.role {
         Role::USER => matches!(before.role, Role::ASSISTANT | Role::TOOL_RESULT),
         Role::ASSISTANT => before.role == Role::TOOL_RESULT && message.tool_calls().next().is_some(),
+        _ => false,
+    }
+}
+
+/// Whether the two would be merged if they stood next to each other.
+fn joins(before: &Message, message: &Message) -> bool {
+    match (before.role, message.role) {
+        (Role::USER, Role::USER) => true,
+        (Role::ASSISTANT, Role::ASSISTANT) => before.tool_calls().next().is_none(),
         _ => false,
     }
 }
@@ -136,6 +156,7 @@ mod tests {
         for i in 0..length {
             let kind = if messy || open.is_empty() { below(12) } else { 11 };
             let message = match kind {
+                2 if messy => json!({ "role": "user", "content": "beat", "isHeartbeat": true }),
                 0 => json!({ "role": "user", "content": [
                     { "type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png" }, { "type": "text", "text": "look" },
                 ] }),

@@ -16,5 +16,5 @@ mod scratch;
 pub use config::Config;
 pub use error::RuntimeError;
 pub use home::Home;
-pub use model_call::{Prompt, SYSTEM_PROMPT_SEPARATOR};
+pub use model_call::Prompt;
 pub use replay::{CallReport, Replay, ReplayOptions, ReplaySummary, TurnRange};

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use context_engine_interface::{CallServices, CompactResult, EngineError};
-use context_engine_legacy::pipeline::{BOOTSTRAP, PipelineOptions};
+use context_engine_legacy::pipeline::{self, BOOTSTRAP, PipelineOptions};
+use context_engine_loader::supervise::SYSTEM_PROMPT_SEPARATOR;
 use context_engine_loader::{AssembleError, AssembleRequest, Assembled, Call, EngineHandle, PreparedHistory};
 use context_engine_transcript::{Message, TokenCounter};
 use serde_json::{Map, Value, json};
@@ -12,9 +13,6 @@ use serde_json::{Map, Value, json};
 use crate::compaction::compact_session;
 use crate::history::SettledHistory;
 use crate::scratch::ScratchSession;
-
-/// What stands between an engine's addition and the system prompt it is put before.
-pub const SYSTEM_PROMPT_SEPARATOR: &str = "\n\n";
 
 /// What goes to the model.
 #[derive(Debug)]
@@ -77,6 +75,12 @@ impl LiveSession<'_> {
         let options = PipelineOptions { model: self.model.map(str::to_owned), ..PipelineOptions::default() };
         let mut settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
         settled.prepare(&self.scratch(), &options, &self.counter)
+    }
+
+    /// What the pipeline makes of one turn's messages.
+    pub(crate) fn prepare_turn(&self, turn: &[Arc<Message>]) -> PreparedHistory {
+        let options = PipelineOptions { model: self.model.map(str::to_owned), ..PipelineOptions::default() };
+        PreparedHistory::new(pipeline::run(turn.to_vec(), &options).0, &self.counter)
     }
 
     pub(crate) fn call<'c>(&'c self, host_params: &'c Map<String, Value>) -> Call<'c> {
@@ -158,11 +162,11 @@ impl CallServices for LiveSession<'_> {
     }
 
     fn complete(&self, _: &str) -> Result<String, EngineError> {
-        Err(EngineError::unsupported("complete"))
+        Err(EngineError::unavailable("complete"))
     }
 
     fn rewrite_transcript(&self, _: &str) -> Result<String, EngineError> {
-        Err(EngineError::unsupported("rewrite_transcript"))
+        Err(EngineError::unavailable("rewrite_transcript"))
     }
 
     fn delegate_compaction(&self, request_json: &str) -> Result<CompactResult, EngineError> {

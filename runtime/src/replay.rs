@@ -5,11 +5,13 @@
 //! and only when the session already has a transcript (a replay that starts later than the first turn).
 
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use context_engine_interface::{MessageFlags, Role, RuntimeSettings};
+use context_engine_legacy::compaction::KEEP_RECENT_TOKENS;
 use context_engine_loader::{EngineHandle, TurnTaken};
 use context_engine_transcript::{HistoryOptions, Message, RecordedSession, TokenCounter};
 use serde::Serialize;
@@ -17,9 +19,6 @@ use serde_json::{Map, Value};
 
 use crate::RuntimeError;
 use crate::model_call::{LiveSession, Prompt};
-
-/// Tokens of recent history a compaction keeps when nothing else is configured (contract §7.3).
-pub const KEEP_RECENT_TOKENS: u64 = 20_000;
 
 /// Which turns to play, counted from 1, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -190,7 +189,8 @@ impl<'a> Replay<'a> {
         turn >= self.options.turns.first && self.options.turns.last.is_none_or(|last| turn <= last)
     }
 
-    /// Plays the session with `engine`. `on_call` is given each call's report and prompt.
+    /// Plays the session with `engine`, which stays usable: disposing of it is its owner's affair. `on_call` is given each
+    /// call's report and prompt.
     ///
     /// # Errors
     /// [`RuntimeError::Assemble`] when a prompt cannot be made; whatever `on_call` returns.
@@ -222,7 +222,7 @@ impl<'a> Replay<'a> {
         for (at, message) in self.messages.iter().enumerate() {
             let this_turn = self.turns[at].max(1);
             if this_turn != turn {
-                self.end_turn(engine, &live, turn, turn_starts_at, at);
+                self.end_turn(engine, asked_for, &live, turn, turn_starts_at..at);
                 (turn, call, turn_starts_at) = (this_turn, 0, at);
                 turns += usize::from(self.plays(turn));
             }
@@ -248,8 +248,7 @@ impl<'a> Replay<'a> {
             tokens += message.tokens;
             live.append(message);
         }
-        self.end_turn(engine, &live, turn, turn_starts_at, self.messages.len());
-        engine.dispose(&live);
+        self.end_turn(engine, asked_for, &live, turn, turn_starts_at..self.messages.len());
         let mut summary = summarise(&reports, asked_for);
         summary.turns = turns;
         summary.messages = self.messages.len();
@@ -261,15 +260,23 @@ impl<'a> Replay<'a> {
 
     /// Hands the engine the turn of the messages `start..end`. A turn that failed or was interrupted calls nothing
     /// (contract §2.2).
-    fn end_turn(&self, engine: &EngineHandle, live: &LiveSession<'_>, turn: usize, start: usize, end: usize) {
-        let messages = &self.messages[start..end];
+    fn end_turn(
+        &self,
+        engine: &EngineHandle,
+        asked_for: &str,
+        live: &LiveSession<'_>,
+        turn: usize,
+        messages: Range<usize>,
+    ) {
+        let messages = &self.messages[messages];
         let failed = MessageFlags::ERRORED.with(MessageFlags::ABORTED);
         let last_reply = messages.iter().rfind(|message| message.role == Role::ASSISTANT);
         if !self.plays(turn) || turn == 0 || last_reply.is_none_or(|reply| reply.flags.0 & failed.0 != 0) {
             return;
         }
-        let host_params = self.host_params(live, &engine.info().id, None);
-        let taken = engine.take_turn(live.call(&host_params), messages, || live.prepared(), live.budget);
+        let host_params = self.host_params(live, asked_for, None);
+        let turn = live.prepare_turn(messages);
+        let taken = engine.take_turn(live.call(&host_params), &turn, || live.prepared(), live.budget);
         if matches!(taken, TurnTaken::By(_)) {
             engine.maintain(live.call(&host_params));
         }

@@ -26,7 +26,7 @@ impl HostServices for Services {
 }
 
 fn none<T>() -> Result<T, EngineError> {
-    Err(EngineError::unsupported("service"))
+    Err(EngineError::unavailable("service"))
 }
 
 impl CallServices for Services {
@@ -59,7 +59,7 @@ impl ViewSource for Text {
     fn view<'a>(&'a self, blocks: &mut Vec<BlockView<'a>>) -> MessageView<'a> {
         let text = self.0.into();
         let (kind, flags) = (BlockKind::TEXT, BlockFlags::default());
-        blocks.push(BlockView { kind, flags, id: "".into(), name: "".into(), text, raw: "{}".into() });
+        blocks.push(BlockView { kind, flags, id: "".into(), name: "".into(), text, raw: "{}".into(), reserved: 0 });
         MessageView {
             id: text,
             role: Role::USER,

@@ -85,8 +85,8 @@ const APPENDED: &[Edit] = &[
     ),
     (
         "src/abi/engine.rs",
-        "    fn dispose(&self, ctx: &CallContext<'_>) -> Answer<()>;\n",
-        "    fn dispose(&self, ctx: &CallContext<'_>) -> Answer<()>;\n    /// Appended.\n    \
+        "    fn dispose(&self, ctx: &CallContext<'_>, params: DisposeParams<'_>) -> Answer<Acknowledged>;\n",
+        "    fn dispose(&self, ctx: &CallContext<'_>, params: DisposeParams<'_>) -> Answer<Acknowledged>;\n    /// Appended.\n    \
          fn later(&self, number: u64) -> u64 {\n        number + 1000\n    }\n",
     ),
     (

@@ -75,7 +75,7 @@ fn a_system_prompt_addition_over_budget_does_not_push_the_messages_out() {
     let prompt = liar("addition over budget");
     assert_eq!(prompt.served_by, "legacy");
     let why = prompt.why.expect("a reason");
-    let addition = "the system prompt addition takes 100000 of 8000 tokens and leaves no room for messages";
+    let addition = "the system prompt addition takes 100001 of 8000 tokens and leaves no room for messages";
     assert_eq!(why, format!("liar: assemble: {addition}"));
 
     // Room, but not for the newest message: legacy has all of it.

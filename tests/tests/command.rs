@@ -211,7 +211,7 @@ fn prompts_are_dumped_by_turn_and_call() {
     let host = TestHost::new();
     let dump = host.root().join("dump");
     fs::create_dir(&dump).expect("a folder");
-    fs::write(dump.join("9-9.json"), "of an earlier replay").expect("written");
+    fs::write(dump.join("9-9.json"), r#"{"system":null,"messages":["of an earlier replay"]}"#).expect("written");
     fs::write(dump.join("notes.txt"), "mine").expect("written");
     let path = session(&host, &SESSION);
     let ran = host.run(["replay", &path, "--dump", dump.to_str().expect("text")]);
@@ -219,6 +219,9 @@ fn prompts_are_dumped_by_turn_and_call() {
     let names = fs::read_dir(&dump).expect("a folder").flatten().map(|entry| entry.file_name().into_string());
     let names: BTreeSet<String> = names.map(|name| name.expect("text")).collect();
     assert_eq!(names, ["1-1.json", "2-1.json", "notes.txt"].map(String::from).into());
+    fs::write(dump.join("2024-01.json"), r#"{"report":"mine"}"#).expect("written");
+    let ran = host.run(["replay", &path, "--dump", dump.to_str().expect("text")]);
+    assert!(ran.code == 2 && ran.err.contains("\"2024-01.json\" is named like a prompt and is none"), "{ran:#?}");
     let second: Value = serde_json::from_slice(&fs::read(dump.join("2-1.json")).expect("read")).expect("JSON");
     let texts: Vec<&Value> =
         second["messages"].as_array().expect("messages").iter().map(|m| &m["content"][0]["text"]).collect();

@@ -277,7 +277,12 @@ fn an_engine_that_cannot_be_created_is_answered_for_with_its_own_words() {
     let host = TestHost::with(&["errs"]);
     let handle = host.engine("errs", json!({ "in": "create", "code": 1 }));
     let why = handle.why().expect("a reason");
-    assert!(why.ends_with("open: the engine could not be created: create errs on purpose"), "{why}");
+    assert!(
+        why.ends_with(
+            "open: the engine could not be created: create errs on purpose; look at plugins.entries.<id>.config"
+        ),
+        "{why}"
+    );
     assert_eq!(handle.info().id, "legacy");
     assert!(answer(&handle).starts_with("legacy | one"));
 }

@@ -7,13 +7,15 @@
 
 use context_engine_interface::abi::module::Extension;
 use context_engine_interface::{
-    CallContext, CommitStatus, CommitTurnParamsFields, ContextEngine, ErrorCode, HostParams,
-    PrepareSubagentSpawnParamsFields, SubagentEndedParamsFields,
+    CallContext, CommitStatus, CommitTurnParamsFields, ContextEngine, DisposeParamsFields, ErrorCode, HostParams,
+    PrepareSubagentSpawnParamsFields, RollbackSubagentSpawnParamsFields, SubagentEndedParamsFields,
+    ToolCallParamsFields, ToolsListParamsFields,
 };
-use context_engine_loader::TurnTaken;
+use context_engine_loader::{PreparedHistory, TurnTaken};
 use context_engine_tests::boundary;
 use context_engine_tests::host::TestHost;
 use context_engine_tests::session::{BUDGET, Services, assemble, call, history, host_params, messages, three_turns};
+use context_engine_transcript::TokenCounter;
 use serde_json::{Value, json};
 
 /// What `acceptedHostParams` of the engine lets through.
@@ -111,8 +113,9 @@ fn compact_is_given_the_budget_and_may_delegate() {
 
 #[test]
 fn a_finished_turn_is_handed_over_by_the_first_member_there_is() {
-    let turn = messages(&["user: three", "assistant: tres"]);
-    let whole = || history(&["user: one", "assistant: uno", "user: three", "assistant: tres"]);
+    let said = messages(&["user: one", "assistant: uno", "user: three", "assistant: tres"]);
+    let turn = PreparedHistory::new(said[2..].to_vec(), &TokenCounter::for_model(None));
+    let whole = || PreparedHistory::new(said.clone(), &TokenCounter::for_model(None));
     let (services, params) = (Services::default(), host_params());
 
     let host = everything();
@@ -169,7 +172,11 @@ fn the_members_around_turns_and_children_cross_the_boundary() {
     let given = json!({ "parent": "agent:main:x", "child": "agent:main:child", "mode": "fork", "ttl": 60_000 });
     assert_eq!(host.given("everything", "prepare_subagent_spawn"), given);
 
-    CallContext::lend(&services, |ctx| engine.rollback_subagent_spawn(ctx, 41)).expect("undone");
+    CallContext::lend(&services, |ctx| {
+        let fields = RollbackSubagentSpawnParamsFields { token: 41, ..Default::default() };
+        fields.lend(|params| engine.rollback_subagent_spawn(ctx, params))
+    })
+    .expect("undone");
     assert_eq!(host.given("everything", "rollback_subagent_spawn"), 41);
 
     let ended = SubagentEndedParamsFields {
@@ -181,15 +188,23 @@ fn the_members_around_turns_and_children_cross_the_boundary() {
     let given = json!({ "child": "agent:main:child", "reason": "completed" });
     assert_eq!(host.given("everything", "on_subagent_ended"), given);
 
-    CallContext::lend(&services, |ctx| engine.dispose(ctx)).expect("disposed");
+    CallContext::lend(&services, |ctx| {
+        let fields = DisposeParamsFields { reason: "reload".into(), ..Default::default() };
+        fields.lend(|params| engine.dispose(ctx, params))
+    })
+    .expect("disposed");
     assert_eq!(host.journal("everything").last().expect("a call").0, "dispose");
+    assert_eq!(host.given("everything", "dispose"), "reload");
 }
 
 #[test]
 fn a_member_an_engine_leaves_out_answers_unsupported() {
     let host = TestHost::with(&["alpha"]);
     let engine = boundary::create(&host, "alpha", &Value::Null).expect("an engine");
-    let error = CallContext::lend(&Services::default(), |ctx| engine.rollback_subagent_spawn(ctx, 1));
+    let error = CallContext::lend(&Services::default(), |ctx| {
+        let fields = RollbackSubagentSpawnParamsFields::default();
+        fields.lend(|params| engine.rollback_subagent_spawn(ctx, params))
+    });
     let error = error.expect_err("no such member");
     assert_eq!((error.code, &*error.message), (ErrorCode::UNSUPPORTED, "`rollback_subagent_spawn` is not supported"));
     let handle = host.engine("alpha", Value::Null);
@@ -222,13 +237,20 @@ fn tools_are_listed_and_run() {
     let engine = boundary::create(&host, "everything", &json!({})).expect("an engine");
     let table = boundary::module(&host, "everything").extension()("tools".into(), 1).into_option().expect("tools/1");
     let Ok(Extension::Tools1(tools)) = table.into_enum() else { panic!("tools/1 is a table of tools") };
-    let listed = tools.list()(engine.object()).into_result().expect("a list");
+    let listed = CallContext::lend(&Services::default(), |ctx| {
+        let fields = ToolsListParamsFields { session_id: "s1".into(), ..Default::default() };
+        fields.lend(|params| tools.list()(engine.object(), ctx, params)).into_result()
+    });
+    let listed = listed.expect("a list");
     let listed: Value = serde_json::from_str(&listed).expect("JSON");
     assert_eq!(listed[0]["name"], "recall");
 
     let run = |object, name: &str| {
         CallContext::lend(&Services::default(), |ctx| {
-            tools.call()(object, ctx, name.into(), r#"{"q":1}"#.into()).into_result()
+            let arguments = r#"{"q":1}"#;
+            let fields =
+                ToolCallParamsFields { name: name.into(), arguments_json: arguments.into(), ..Default::default() };
+            fields.lend(|params| tools.call()(object, ctx, params)).into_result()
         })
     };
     let blocks: Value = serde_json::from_str(&run(engine.object(), "recall").expect("blocks")).expect("JSON");

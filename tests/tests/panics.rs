@@ -8,10 +8,10 @@ use context_engine_interface::{EngineError, ErrorCode};
 use context_engine_loader::{EngineHandle, TurnTaken};
 use context_engine_tests::build::Build;
 use context_engine_tests::host::TestHost;
-use context_engine_tests::session::{BUDGET, Services, answer, assemble, call, host_params, messages, three_turns};
+use context_engine_tests::session::{BUDGET, Services, answer, assemble, call, history, host_params, three_turns};
 use serde_json::{Value, json};
 
-const POISONED: &str = "was not called: the engine panicked before and is poisoned";
+const POISONED: &str = "was not called: the engine is poisoned since";
 
 /// A host and its `panics` engine, told where to panic.
 fn panics(place: &str) -> (TestHost, EngineHandle) {
@@ -40,7 +40,7 @@ fn says_where(text: &str, start: &str, end: &str) {
 }
 
 fn take_turn(handle: &EngineHandle) -> TurnTaken {
-    let turn = messages(&["user: three", "assistant: tres"]);
+    let turn = history(&["user: three", "assistant: tres"]);
     handle.take_turn(call(&Services::default(), &host_params()), &turn, three_turns, BUDGET)
 }
 
@@ -54,7 +54,7 @@ fn a_panic_in_assemble_is_answered_by_legacy_in_the_same_call() {
     says_where(&why, "panics: assemble: `assemble` panicked at ", ": boom in assemble");
     let again = assemble(&handle, &three_turns(), BUDGET).expect("a prompt");
     assert_eq!(again.served_by, "legacy");
-    assert!(again.why.expect("a reason").ends_with(POISONED));
+    assert!(again.why.expect("a reason").contains(POISONED));
     assert_eq!(reached(&host), ["create", "assemble"], "a poisoned engine is not asked again");
 }
 
@@ -73,7 +73,11 @@ fn a_panic_while_the_engine_is_created_leaves_legacy_to_answer() {
     let (_host, handle) = panics("create");
     let why = handle.why().expect("a reason").to_owned();
     let (_, reason) = why.split_once(": open: ").expect("path and step first");
-    says_where(reason, "the engine could not be created: `create` panicked at ", ": boom in create");
+    says_where(
+        reason,
+        "the engine could not be created: `create` panicked at ",
+        ": boom in create; look at plugins.entries.<id>.config",
+    );
     assert!(answer(&handle).starts_with("legacy | one"));
 }
 
@@ -116,14 +120,14 @@ fn a_panic_in_compact_is_reported_and_not_done_again_by_legacy() {
     let details: Value = serde_json::from_str(&error.details_json).expect("details");
     assert_eq!(details["member"], "compact");
     assert!(details["location"].as_str().expect("a place").contains("src/lib.rs:"), "{details}");
-    assert!(compact().expect_err("poisoned").message.ends_with(POISONED));
+    assert!(compact().expect_err("poisoned").message.contains(POISONED));
     assert_eq!(reached(&host), ["create", "compact"]);
 }
 
 #[test]
 fn a_panic_in_dispose_does_not_keep_the_engine_from_being_dropped() {
     let (host, handle) = panics("dispose");
-    handle.dispose(&Services::default());
+    handle.dispose("shutdown");
     drop(handle);
     assert_eq!(reached(&host), ["create", "dispose", "drop"]);
 }
@@ -155,13 +159,15 @@ fn a_panic_in_a_thread_of_the_engines_own_is_the_engines_affair() {
 
 #[test]
 fn a_panic_in_a_tool_becomes_an_error_of_the_tool() {
+    use context_engine_interface::ToolCallParamsFields;
     use context_engine_interface::abi::module::Extension;
     let host = TestHost::with(&["everything"]);
     let engine = context_engine_tests::boundary::create(&host, "everything", &json!({})).expect("an engine");
     let table = context_engine_tests::boundary::module(&host, "everything").extension()("tools".into(), 1);
     let Ok(Extension::Tools1(tools)) = table.into_option().expect("tools").into_enum() else { panic!("tools/1") };
     let called: Result<_, EngineError> = context_engine_interface::CallContext::lend(&Services::default(), |ctx| {
-        tools.call()(engine.object(), ctx, "panic".into(), "{}".into()).into_result()
+        let fields = ToolCallParamsFields { name: "panic".into(), arguments_json: "{}".into(), ..Default::default() };
+        fields.lend(|params| tools.call()(engine.object(), ctx, params)).into_result()
     });
     let error = called.expect_err("the panic");
     says_where(&error.message, "`call_tool` panicked at ", ": boom in a tool");

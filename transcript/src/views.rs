@@ -17,6 +17,7 @@ impl ViewSource for Message {
             name: block.name.as_str().into(),
             text: block.text.as_str().into(),
             raw: self.raw(block).into(),
+            reserved: 0,
         }));
         MessageView {
             id: self.id.as_str().into(),

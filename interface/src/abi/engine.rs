@@ -7,7 +7,7 @@
 
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::AtomicBool;
+use std::sync::OnceLock;
 
 use abi_stable::sabi_trait;
 use abi_stable::std_types::{RBox, RResult};
@@ -18,13 +18,14 @@ use super::error::{EngineError, ErrorCode};
 use super::guard::{guard, payload_text};
 use super::host::CallContext;
 use super::params::{
-    AfterTurnParams, AssembleParams, BootstrapParams, CommitTurnParams, CompactParams, EngineContext, HostParams,
-    IngestBatchParams, IngestParams, MaintainParams, PrepareSubagentSpawnParams, SubagentEndedParams,
+    AfterTurnParams, AssembleParams, BootstrapParams, CommitTurnParams, CompactParams, DisposeParams, EngineContext,
+    HostParams, IngestBatchParams, IngestParams, MaintainParams, PrepareSubagentSpawnParams,
+    RollbackSubagentSpawnParams, SubagentEndedParams,
 };
 use super::plan::Assembly;
 use super::results::{
-    AfterTurnResult, BootstrapResult, CommitTurnResult, CompactResult, IngestBatchResult, IngestResult, MaintainResult,
-    SpawnPreparation,
+    Acknowledged, AfterTurnResult, BootstrapResult, CommitTurnResult, CompactResult, IngestBatchResult, IngestResult,
+    MaintainResult, SpawnPreparation,
 };
 use crate::engine::ContextEngine;
 
@@ -56,12 +57,16 @@ pub trait RawEngine: Send + Sync {
         params: PrepareSubagentSpawnParams<'_>,
     ) -> Answer<SpawnPreparation>;
     /// [`ContextEngine::rollback_subagent_spawn`]
-    fn rollback_subagent_spawn(&self, ctx: &CallContext<'_>, token: u64) -> Answer<()>;
+    fn rollback_subagent_spawn(
+        &self,
+        ctx: &CallContext<'_>,
+        params: RollbackSubagentSpawnParams<'_>,
+    ) -> Answer<Acknowledged>;
     /// [`ContextEngine::on_subagent_ended`]
-    fn on_subagent_ended(&self, ctx: &CallContext<'_>, params: SubagentEndedParams<'_>) -> Answer<()>;
+    fn on_subagent_ended(&self, ctx: &CallContext<'_>, params: SubagentEndedParams<'_>) -> Answer<Acknowledged>;
     /// [`ContextEngine::dispose`]
     #[sabi(last_prefix_field)]
-    fn dispose(&self, ctx: &CallContext<'_>) -> Answer<()>;
+    fn dispose(&self, ctx: &CallContext<'_>, params: DisposeParams<'_>) -> Answer<Acknowledged>;
 }
 
 /// An engine instance of a plugin.
@@ -70,7 +75,8 @@ pub type EngineObject = RawEngine_TO<'static, RBox<()>>;
 /// An engine inside its guard.
 pub struct Shim<E> {
     engine: ManuallyDrop<E>,
-    poisoned: AtomicBool,
+    /// The first panic, once there was one.
+    poisoned: OnceLock<String>,
     known_host_params: Option<&'static [&'static str]>,
 }
 
@@ -82,9 +88,9 @@ impl<E: ContextEngine> Shim<E> {
         ctx: EngineContext<'_>,
         known_host_params: Option<&'static [&'static str]>,
     ) -> Answer<EngineObject> {
-        let unborn = AtomicBool::new(false);
+        let unborn = OnceLock::new();
         guard(&unborn, "create", || E::create(ctx)).map(|engine| {
-            let poisoned = AtomicBool::new(false);
+            let poisoned = OnceLock::new();
             let shim = Shim { engine: ManuallyDrop::new(engine), poisoned, known_host_params };
             RawEngine_TO::from_value(shim, TD_CanDowncast)
         })
@@ -95,12 +101,12 @@ impl<E: ContextEngine> Shim<E> {
         object.obj.downcast_as::<Shim<E>>().ok()
     }
 
-    /// Runs `member` of the engine under the guard.
-    pub(super) fn run<R>(&self, member: &str, call: impl FnOnce(&E) -> Result<R, EngineError>) -> Answer<R> {
+    fn run<R>(&self, member: &str, call: impl FnOnce(&E) -> Result<R, EngineError>) -> Answer<R> {
         guard(&self.poisoned, member, || call(&self.engine))
     }
 
-    fn run_with<R>(
+    /// Runs `member` under the guard, unless the engine refuses one of the host params.
+    pub(super) fn run_with<R>(
         &self,
         member: &str,
         host_params: HostParams<'_>,
@@ -170,14 +176,20 @@ impl<E: ContextEngine> RawEngine for Shim<E> {
             engine.prepare_subagent_spawn(ctx, params)
         })
     }
-    fn rollback_subagent_spawn(&self, ctx: &CallContext<'_>, token: u64) -> Answer<()> {
-        self.run("rollback_subagent_spawn", |engine| engine.rollback_subagent_spawn(ctx, token))
+    fn rollback_subagent_spawn(
+        &self,
+        ctx: &CallContext<'_>,
+        params: RollbackSubagentSpawnParams<'_>,
+    ) -> Answer<Acknowledged> {
+        self.run_with("rollback_subagent_spawn", params.host_params(), |engine| {
+            engine.rollback_subagent_spawn(ctx, params)
+        })
     }
-    fn on_subagent_ended(&self, ctx: &CallContext<'_>, params: SubagentEndedParams<'_>) -> Answer<()> {
+    fn on_subagent_ended(&self, ctx: &CallContext<'_>, params: SubagentEndedParams<'_>) -> Answer<Acknowledged> {
         self.run_with("on_subagent_ended", params.host_params(), |engine| engine.on_subagent_ended(ctx, params))
     }
-    fn dispose(&self, ctx: &CallContext<'_>) -> Answer<()> {
-        self.run("dispose", |engine| engine.dispose(ctx))
+    fn dispose(&self, ctx: &CallContext<'_>, params: DisposeParams<'_>) -> Answer<Acknowledged> {
+        self.run_with("dispose", params.host_params(), |engine| engine.dispose(ctx, params))
     }
 }
 
@@ -243,13 +255,21 @@ impl ContextEngine for RemoteEngine {
     ) -> Result<SpawnPreparation, EngineError> {
         self.object.prepare_subagent_spawn(ctx, params).into_result()
     }
-    fn rollback_subagent_spawn(&self, ctx: &CallContext<'_>, token: u64) -> Result<(), EngineError> {
-        self.object.rollback_subagent_spawn(ctx, token).into_result()
+    fn rollback_subagent_spawn(
+        &self,
+        ctx: &CallContext<'_>,
+        params: RollbackSubagentSpawnParams<'_>,
+    ) -> Result<Acknowledged, EngineError> {
+        self.object.rollback_subagent_spawn(ctx, params).into_result()
     }
-    fn on_subagent_ended(&self, ctx: &CallContext<'_>, params: SubagentEndedParams<'_>) -> Result<(), EngineError> {
+    fn on_subagent_ended(
+        &self,
+        ctx: &CallContext<'_>,
+        params: SubagentEndedParams<'_>,
+    ) -> Result<Acknowledged, EngineError> {
         self.object.on_subagent_ended(ctx, params).into_result()
     }
-    fn dispose(&self, ctx: &CallContext<'_>) -> Result<(), EngineError> {
-        self.object.dispose(ctx).into_result()
+    fn dispose(&self, ctx: &CallContext<'_>, params: DisposeParams<'_>) -> Result<Acknowledged, EngineError> {
+        self.object.dispose(ctx, params).into_result()
     }
 }

@@ -24,6 +24,9 @@ impl ErrorCode {
     pub const PANICKED: ErrorCode = ErrorCode(4);
     /// The engine has no such member. The host remembers it and goes on to the next in line.
     pub const UNSUPPORTED: ErrorCode = ErrorCode(5);
+    /// The host has no such service, or not for this call. Not [`ErrorCode::UNSUPPORTED`]: an engine that hands it on
+    /// must not be taken for one without the member that was called.
+    pub const UNAVAILABLE: ErrorCode = ErrorCode(6);
 }
 
 /// Why a call was not answered. Frozen.
@@ -49,7 +52,12 @@ impl EngineError {
         EngineError::new(ErrorCode::FAILED, message.to_string())
     }
 
-    /// The engine (or the host) has no `member`.
+    /// The host has no `service`, or not for this call.
+    pub fn unavailable(service: &str) -> EngineError {
+        EngineError::new(ErrorCode::UNAVAILABLE, format!("this host does not offer `{service}` here"))
+    }
+
+    /// The engine has no `member`.
     pub fn unsupported(member: &str) -> EngineError {
         EngineError::new(ErrorCode::UNSUPPORTED, format!("`{member}` is not supported"))
     }

@@ -8,7 +8,6 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Once, OnceLock};
 
 use abi_stable::std_types::RResult;
@@ -58,22 +57,22 @@ pub(super) fn payload_text(payload: Box<dyn Any + Send>) -> String {
 
 /// Runs engine code of `member`; a panic poisons the instance and becomes [`ErrorCode::PANICKED`].
 pub(super) fn guard<R>(
-    poisoned: &AtomicBool,
+    poisoned: &OnceLock<String>,
     member: &str,
     run: impl FnOnce() -> Result<R, EngineError>,
 ) -> RResult<R, EngineError> {
-    if poisoned.load(Ordering::Acquire) {
-        let text = format!("`{member}` was not called: the engine panicked before and is poisoned");
+    if let Some(first) = poisoned.get() {
+        let text = format!("`{member}` was not called: the engine is poisoned since {first}");
         return RResult::RErr(EngineError::new(ErrorCode::PANICKED, text));
     }
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(answer)) => RResult::ROk(answer),
         Ok(Err(error)) => RResult::RErr(demote(error)),
         Err(payload) => {
-            poisoned.store(true, Ordering::Release);
             let location =
                 LOCATION.try_with(RefCell::take).ok().flatten().unwrap_or_else(|| "unknown place".to_owned());
             let text = format!("`{member}` panicked at {location}: {}", payload_text(payload));
+            let _ = poisoned.set(text.clone());
             let details = serde_json::json!({ "member": member, "location": location });
             RResult::RErr(EngineError::new(ErrorCode::PANICKED, text).with_details(&details))
         }

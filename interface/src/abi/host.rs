@@ -4,6 +4,7 @@
 //! changes nothing in a session. [`CallContext`] is borrowed for one call and revoked when the call ends; what it offers
 //! writes. Hosts implement the safe traits; the guards here keep a host's panic from crossing the boundary.
 
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,17 +54,17 @@ pub trait CallServices: Sync {
     /// Completes with the model; request and answer as JSON (contract §1.6).
     ///
     /// # Errors
-    /// `Unsupported` without a model, `Cancelled` when the call ends meanwhile, `Failed` with the provider's reason.
+    /// `Unavailable` without a model, `Cancelled` when the call ends meanwhile, `Failed` with the provider's reason.
     fn complete(&self, request_json: &str) -> Result<String, EngineError>;
     /// Rewrites transcript entries; request and answer as JSON (contract §5.3).
     ///
     /// # Errors
-    /// `Unsupported` where the transcript cannot be written, `Cancelled` after revocation.
+    /// `Unavailable` where the transcript cannot be written, `Cancelled` after revocation.
     fn rewrite_transcript(&self, request_json: &str) -> Result<String, EngineError>;
     /// Has the runtime compact the session, as `legacy` would.
     ///
     /// # Errors
-    /// `Unsupported` outside a session, `Failed` with the reason.
+    /// `Unavailable` outside a session, `Failed` with the reason.
     fn delegate_compaction(&self, request_json: &str) -> Result<CompactResult, EngineError>;
     /// A page of the transcript's entries after entry `after` (`None` = from the start), oldest first, as a JSON array.
     ///
@@ -123,7 +124,9 @@ impl Clone for EngineHost {
 impl EngineHost {
     /// Wraps a host's services.
     pub fn new(services: Arc<dyn HostServices>) -> EngineHost {
-        EngineHost { services: RawHostServices_TO::from_ptr(RArc::new(GuardedHost(services)), TD_Opaque) }
+        EngineHost {
+            services: RawHostServices_TO::from_ptr(RArc::new(GuardedHost(ManuallyDrop::new(services))), TD_Opaque),
+        }
     }
 
     /// Writes a line to the host's log, under the engine's name.
@@ -166,7 +169,7 @@ impl CallContext<'_> {
     /// Completes with the model; request and answer as JSON (contract §1.6).
     ///
     /// # Errors
-    /// `Unsupported` without a model, `Cancelled` when the call ends meanwhile, `Failed` with the provider's reason.
+    /// `Unavailable` without a model, `Cancelled` when the call ends meanwhile, `Failed` with the provider's reason.
     pub fn complete(&self, request_json: &str) -> Result<String, EngineError> {
         self.services.complete(request_json.into()).into_result().map(RString::into_string)
     }
@@ -174,7 +177,7 @@ impl CallContext<'_> {
     /// Rewrites transcript entries; request and answer as JSON (contract §5.3).
     ///
     /// # Errors
-    /// `Unsupported` where the transcript cannot be written, `Cancelled` after revocation.
+    /// `Unavailable` where the transcript cannot be written, `Cancelled` after revocation.
     pub fn rewrite_transcript(&self, request_json: &str) -> Result<String, EngineError> {
         self.services.rewrite_transcript(request_json.into()).into_result().map(RString::into_string)
     }
@@ -182,14 +185,18 @@ impl CallContext<'_> {
     /// Has the runtime compact the session, as `legacy` would: the answer of an engine that does not own compaction.
     ///
     /// # Errors
-    /// `Unsupported` outside a session, `Failed` with the reason.
+    /// `Unavailable` outside a session, `Failed` with the reason.
     pub fn delegate_compaction(&self, params: CompactParams<'_>) -> Result<CompactResult, EngineError> {
+        let host_params = params.host_params();
         let request = serde_json::json!({
             "sessionId": params.session_id().as_str(),
+            "agentId": params.agent_id().into_option().map(|id| id.as_str()),
             "tokenBudget": params.token_budget().into_option(),
             "force": params.force(),
             "currentTokenCount": params.current_token_count().into_option(),
+            "compactionTarget": params.compaction_target().0,
             "customInstructions": params.custom_instructions().into_option().map(|text| text.as_str()),
+            "hostParams": serde_json::from_str::<serde_json::Value>(host_params.json()).ok(),
         });
         self.services.delegate_compaction(request.to_string().as_str().into()).into_result()
     }
@@ -223,8 +230,22 @@ fn guard_host<R>(service: &str, run: impl FnOnce() -> Result<R, EngineError>) ->
         .into()
 }
 
-#[derive(Clone)]
-struct GuardedHost(Arc<dyn HostServices>);
+struct GuardedHost(ManuallyDrop<Arc<dyn HostServices>>);
+
+impl Clone for GuardedHost {
+    fn clone(&self) -> GuardedHost {
+        GuardedHost(ManuallyDrop::new(Arc::clone(&self.0)))
+    }
+}
+
+impl Drop for GuardedHost {
+    /// The last owner may be a plugin: what the host's services do when they are dropped must not unwind into it.
+    fn drop(&mut self) {
+        // SAFETY: `drop` runs once and nothing reads the services after it.
+        let dropped = catch_unwind(AssertUnwindSafe(|| unsafe { ManuallyDrop::drop(&mut self.0) }));
+        let _ = dropped.map_err(payload_text);
+    }
+}
 
 impl RawHostServices for GuardedHost {
     fn log(&self, level: LogLevel, message: RStr<'_>) {
@@ -232,12 +253,11 @@ impl RawHostServices for GuardedHost {
     }
 
     fn count_tokens(&self, texts: RSlice<'_, RStr<'_>>, mut counts: RSliceMut<'_, u64>) {
-        let count = || {
-            for (text, count) in texts.iter().zip(counts.iter_mut()) {
-                *count = self.0.count_tokens(text.as_str());
-            }
-        };
-        let _ = catch_unwind(AssertUnwindSafe(count)).map_err(payload_text);
+        for (text, count) in texts.iter().zip(counts.iter_mut()) {
+            let counted = catch_unwind(AssertUnwindSafe(|| self.0.count_tokens(text.as_str()))).map_err(payload_text);
+            // No text has more tokens than bytes: one that cannot be counted must not pass as free.
+            *count = counted.unwrap_or(text.len() as u64);
+        }
     }
 }
 
@@ -246,11 +266,12 @@ struct GuardedCall<'a>(&'a dyn CallServices);
 impl RawCallServices for GuardedCall<'_> {
     fn is_cancelled(&self) -> bool {
         // A host that cannot say whether the call goes on has lost it.
-        catch_unwind(AssertUnwindSafe(|| self.0.is_cancelled())).unwrap_or(true)
+        catch_unwind(AssertUnwindSafe(|| self.0.is_cancelled())).map_err(payload_text).unwrap_or(true)
     }
 
     fn remaining_ns(&self) -> ROption<u64> {
-        let left = catch_unwind(AssertUnwindSafe(|| self.0.remaining())).unwrap_or(Some(Duration::ZERO));
+        let left =
+            catch_unwind(AssertUnwindSafe(|| self.0.remaining())).map_err(payload_text).unwrap_or(Some(Duration::ZERO));
         left.map(|left| u64::try_from(left.as_nanos()).unwrap_or(u64::MAX)).into()
     }
 

@@ -20,7 +20,7 @@ pub struct MessageChunk<'a> {
 
 /// The history of a session, oldest first: the pipeline's view of the raw messages, never an earlier assembly.
 #[repr(C)]
-#[derive(StableAbi, Debug, Clone, Copy)]
+#[derive(StableAbi, Debug, Clone, Copy, Default)]
 pub struct Messages<'a> {
     chunks: RSlice<'a, MessageChunk<'a>>,
     len: u64,

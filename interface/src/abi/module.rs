@@ -15,7 +15,7 @@ use super::engine::{EngineObject, Shim};
 use super::error::EngineError;
 use super::guard::install_hook;
 use super::host::CallContext;
-use super::params::EngineContext;
+use super::params::{EngineContext, ToolCallParams, ToolsListParams};
 use crate::engine::{ContextEngine, EngineTools};
 
 /// What a plugin exports.
@@ -56,15 +56,10 @@ pub enum Extension {
 #[sabi(missing_field(panic))]
 pub struct ToolsV1Fields {
     /// The tools as a JSON array of `{name, description, parameters}`.
-    pub list: extern "C" fn(&EngineObject) -> RResult<RString, EngineError>,
-    /// Runs the named tool with its arguments as JSON; the answer is a JSON array of content blocks.
+    pub list: extern "C" fn(&EngineObject, &CallContext<'_>, ToolsListParams<'_>) -> RResult<RString, EngineError>,
+    /// Runs a tool; the answer is a JSON array of content blocks.
     #[sabi(last_prefix_field)]
-    pub call: extern "C" fn(
-        &EngineObject,
-        &CallContext<'_>,
-        name: RStr<'_>,
-        arguments_json: RStr<'_>,
-    ) -> RResult<RString, EngineError>,
+    pub call: extern "C" fn(&EngineObject, &CallContext<'_>, ToolCallParams<'_>) -> RResult<RString, EngineError>,
 }
 
 impl std::fmt::Debug for ToolsV1 {
@@ -146,9 +141,14 @@ fn no_engine_of_mine() -> EngineError {
     EngineError::failed("the engine instance was not created by this plugin")
 }
 
-extern "C" fn list_tools<E: EngineTools>(object: &EngineObject) -> RResult<RString, EngineError> {
+extern "C" fn list_tools<E: EngineTools>(
+    object: &EngineObject,
+    ctx: &CallContext<'_>,
+    params: ToolsListParams<'_>,
+) -> RResult<RString, EngineError> {
     match Shim::<E>::of(object) {
-        Some(shim) => shim.run("list_tools", |engine| engine.list_tools().map(RString::from)),
+        Some(shim) => shim
+            .run_with("list_tools", params.host_params(), |engine| engine.list_tools(ctx, params).map(RString::from)),
         None => RResult::RErr(no_engine_of_mine()),
     }
 }
@@ -156,13 +156,12 @@ extern "C" fn list_tools<E: EngineTools>(object: &EngineObject) -> RResult<RStri
 extern "C" fn call_tool<E: EngineTools>(
     object: &EngineObject,
     ctx: &CallContext<'_>,
-    name: RStr<'_>,
-    arguments_json: RStr<'_>,
+    params: ToolCallParams<'_>,
 ) -> RResult<RString, EngineError> {
     match Shim::<E>::of(object) {
-        Some(shim) => shim.run("call_tool", |engine| {
-            engine.call_tool(ctx, name.as_str(), arguments_json.as_str()).map(RString::from)
-        }),
+        Some(shim) => {
+            shim.run_with("call_tool", params.host_params(), |engine| engine.call_tool(ctx, params).map(RString::from))
+        }
         None => RResult::RErr(no_engine_of_mine()),
     }
 }

@@ -1,7 +1,8 @@
 //! What each member is given. Hot data is typed and borrowed; the host params, which grow, are one JSON object.
 //!
 //! Decision: these are prefix structs. An engine gets the short-named reference (`AssembleParams<'_>`), a host fills the
-//! struct (`AssembleParamsFields`) and lends it for one call. A field appended in a later version is read as `None` by
+//! struct (`AssembleParamsFields`, ending in `..Default::default()`, because later versions have more fields) and lends
+//! it for one call. A field appended in a later version is read as `None` by
 //! `missing_field(option)` where the other side has never heard of it.
 //!
 //! Source of the shapes: OpenClaw contract §1.2.
@@ -111,7 +112,7 @@ pub struct IngestParamsFields<'a> {
 
 /// Parameters of `ingest_batch`.
 #[repr(C)]
-#[derive(StableAbi)]
+#[derive(StableAbi, Default)]
 #[sabi(kind(Prefix(prefix_ref = IngestBatchParams)))]
 #[sabi(missing_field(option))]
 pub struct IngestBatchParamsFields<'a> {
@@ -128,7 +129,7 @@ pub struct IngestBatchParamsFields<'a> {
 
 /// Parameters of `after_turn`.
 #[repr(C)]
-#[derive(StableAbi)]
+#[derive(StableAbi, Default)]
 #[sabi(kind(Prefix(prefix_ref = AfterTurnParams)))]
 #[sabi(missing_field(option))]
 pub struct AfterTurnParamsFields<'a> {
@@ -153,7 +154,7 @@ pub struct AfterTurnParamsFields<'a> {
 
 /// Parameters of `commit_turn`.
 #[repr(C)]
-#[derive(StableAbi)]
+#[derive(StableAbi, Default)]
 #[sabi(kind(Prefix(prefix_ref = CommitTurnParams)))]
 #[sabi(missing_field(option))]
 pub struct CommitTurnParamsFields<'a> {
@@ -176,7 +177,7 @@ pub struct CommitTurnParamsFields<'a> {
 
 /// Parameters of `assemble`.
 #[repr(C)]
-#[derive(StableAbi)]
+#[derive(StableAbi, Default)]
 #[sabi(kind(Prefix(prefix_ref = AssembleParams)))]
 #[sabi(missing_field(option))]
 pub struct AssembleParamsFields<'a> {
@@ -276,6 +277,64 @@ pub struct SubagentEndedParamsFields<'a> {
     pub host_params: HostParams<'a>,
 }
 
+/// Parameters of `rollback_subagent_spawn`.
+#[repr(C)]
+#[derive(StableAbi, Default)]
+#[sabi(kind(Prefix(prefix_ref = RollbackSubagentSpawnParams)))]
+#[sabi(missing_field(option))]
+pub struct RollbackSubagentSpawnParamsFields<'a> {
+    /// What `prepare_subagent_spawn` answered.
+    pub token: u64,
+    /// The growing part.
+    #[sabi(last_prefix_field)]
+    pub host_params: HostParams<'a>,
+}
+
+/// Parameters of `dispose`.
+#[repr(C)]
+#[derive(StableAbi, Default)]
+#[sabi(kind(Prefix(prefix_ref = DisposeParams)))]
+#[sabi(missing_field(option))]
+pub struct DisposeParamsFields<'a> {
+    /// Why the instance goes: `shutdown`, `reload`, `released`.
+    pub reason: RStr<'a>,
+    /// The growing part.
+    #[sabi(last_prefix_field)]
+    pub host_params: HostParams<'a>,
+}
+
+/// Parameters of `tools/1`'s `list`.
+#[repr(C)]
+#[derive(StableAbi, Default)]
+#[sabi(kind(Prefix(prefix_ref = ToolsListParams)))]
+#[sabi(missing_field(option))]
+pub struct ToolsListParamsFields<'a> {
+    /// The session whose model is offered the tools.
+    pub session_id: RStr<'a>,
+    /// The growing part.
+    #[sabi(last_prefix_field)]
+    pub host_params: HostParams<'a>,
+}
+
+/// Parameters of `tools/1`'s `call`.
+#[repr(C)]
+#[derive(StableAbi, Default)]
+#[sabi(kind(Prefix(prefix_ref = ToolCallParams)))]
+#[sabi(missing_field(option))]
+pub struct ToolCallParamsFields<'a> {
+    /// The session whose model calls.
+    pub session_id: RStr<'a>,
+    /// Id of the call, as the model gave it.
+    pub tool_call_id: RStr<'a>,
+    /// Name of the tool.
+    pub name: RStr<'a>,
+    /// Its arguments as JSON.
+    pub arguments_json: RStr<'a>,
+    /// The growing part.
+    #[sabi(last_prefix_field)]
+    pub host_params: HostParams<'a>,
+}
+
 /// Gives each params struct `lend`: the one place where a reference to it is made.
 macro_rules! lend {
     ($($fields:ident => $params:ident),+ $(,)?) => {$(
@@ -305,4 +364,8 @@ lend! {
     CompactParamsFields => CompactParams,
     PrepareSubagentSpawnParamsFields => PrepareSubagentSpawnParams,
     SubagentEndedParamsFields => SubagentEndedParams,
+    RollbackSubagentSpawnParamsFields => RollbackSubagentSpawnParams,
+    DisposeParamsFields => DisposeParams,
+    ToolsListParamsFields => ToolsListParams,
+    ToolCallParamsFields => ToolCallParams,
 }

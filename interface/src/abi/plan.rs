@@ -36,6 +36,8 @@ pub struct Segment {
     pub message_json: RString,
     /// `REPLACE`, `INSERT`: ids of the messages it was made from.
     pub source_ids: RVec<RString>,
+    /// A JSON object for growth; empty for none.
+    pub extra_json: RString,
 }
 
 /// Which token estimate the host's overflow check believes. Open.
@@ -114,6 +116,7 @@ impl Assembly {
                 len,
                 message_json: RString::new(),
                 source_ids: RVec::new(),
+                extra_json: RString::new(),
             }),
         }
         self
@@ -136,6 +139,7 @@ impl Assembly {
             len: u32::from(kind == SegmentKind::REPLACE),
             message_json: message_json.into(),
             source_ids: source_ids.into_iter().map(RString::from).collect(),
+            extra_json: RString::new(),
         });
         self
     }

@@ -75,6 +75,14 @@ pub struct AfterTurnResult {
     pub extra_json: RString,
 }
 
+/// Answer of members that are only told something: `rollback_subagent_spawn`, `on_subagent_ended`, `dispose`.
+#[repr(C)]
+#[derive(StableAbi, Debug, Clone, Default)]
+pub struct Acknowledged {
+    /// A JSON object for growth; empty for none.
+    pub extra_json: RString,
+}
+
 /// What `commit_turn` did. Open.
 #[repr(transparent)]
 #[derive(StableAbi, Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -138,6 +138,8 @@ pub struct BlockView<'a> {
     pub text: RStr<'a>,
     /// The block's own JSON, with every field it was recorded with.
     pub raw: RStr<'a>,
+    /// Zero in this schema; read as zero by older engines.
+    pub reserved: u64,
 }
 
 /// One message of the history. Frozen: never gains a field.

@@ -9,6 +9,7 @@
 //! plugin older than its host; here the layouts have to be compatible in either direction.
 #![allow(unsafe_code, reason = "dlopen, reading the exported header, and taking the module after our own layout check")]
 
+use std::mem::ManuallyDrop;
 use std::path::Path;
 
 use abi_stable::abi_stability::StableAbi;
@@ -31,10 +32,11 @@ pub fn open(path: &Path) -> Result<EngineModule, LoaderError> {
     let refuse = |problem| LoaderError::new(path, Step::Open, problem);
     let library =
         open_for_good(path).map_err(|error| refuse(Problem::Dlopen { reason: one_line(&error.to_string()) }))?;
+    // Before anything can fail: closing a library whose constructors have run is what must never happen.
+    let library = ManuallyDrop::new(library);
     // SAFETY: a symbol of this name is abi_stable's header by its own convention; its magic is checked in `upgrade`.
     let header = unsafe { library.get::<AbiHeaderRef>(ROOT_MODULE_LOADER_NAME_WITH_NUL.as_bytes()) };
     let header: AbiHeaderRef = *header.map_err(|_| refuse(Problem::NoRecord))?;
-    std::mem::forget(library);
     let header = header.upgrade().map_err(|error| refuse(layout(&error.to_string())))?;
     check_layout(header).map_err(refuse)?;
     // SAFETY: the layouts are compatible in one of the two directions, by the check above.

@@ -10,8 +10,8 @@ mod kind;
 use std::fs::File;
 use std::path::Path;
 
-use context_engine_interface::SCHEMA_VERSION;
 use context_engine_interface::record::{self, HEADER_LEN, MAX_JSON_LEN, Record, SECTION};
+use context_engine_interface::{OLDEST_SCHEMA_VERSION, SCHEMA_VERSION};
 use object::{Object, ObjectSection, ReadCache, ReadRef};
 use serde::Serialize;
 
@@ -72,7 +72,7 @@ fn read_record<'data, R: ReadRef<'data>>(data: R) -> Result<Record, Problem> {
 }
 
 fn check_record(record: &Record) -> Result<(), Problem> {
-    if record.schema_version != SCHEMA_VERSION {
+    if !(OLDEST_SCHEMA_VERSION..=SCHEMA_VERSION).contains(&record.schema_version) {
         return Err(Problem::Schema { expected: SCHEMA_VERSION, found: record.schema_version });
     }
     if record.panic != "unwind" {

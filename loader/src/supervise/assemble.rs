@@ -18,6 +18,9 @@ fn render_reserve(budget: u64) -> u64 {
     (budget / 32).min(64)
 }
 
+/// What stands between an engine's addition and the system prompt it is put before.
+pub const SYSTEM_PROMPT_SEPARATOR: &str = "\n\n";
+
 /// How often a prompt that is over budget is fitted to a smaller one before it is given up.
 const FIT_ATTEMPTS: u32 = 4;
 
@@ -138,7 +141,8 @@ impl EngineHandle {
         let took = started.elapsed();
         let applied = plan::apply(&plan, request.history)?;
         let addition = plan.system_prompt_addition.as_deref().into_option().map(str::to_owned);
-        let addition_tokens = addition.as_deref().map_or(0, |text| request.counter.text(text));
+        let separated = addition.as_deref().map(|text| format!("{text}{SYSTEM_PROMPT_SEPARATOR}"));
+        let addition_tokens = separated.map_or(0, |text| request.counter.text(&text));
         let room = request.budget.saturating_sub(addition_tokens);
         if room == 0 {
             return Err(PlanError::Addition { tokens: addition_tokens, budget: request.budget }.into());
@@ -146,6 +150,9 @@ impl EngineHandle {
 
         let Applied { messages, kept, summarised, .. } = applied;
         let (prompt, mut repaired) = to_prompt(messages);
+        if prompt.is_empty() && !request.history.is_empty() {
+            return Err(PlanError::Empty { known: request.history.len() }.into());
+        }
         let tokens = count(&prompt, request.counter);
         let fitted = tokens > room;
         let (prompt, tokens) = match fitted {

@@ -2,7 +2,7 @@
 //!
 //! Rules (contract §1.3, design "Older engines"): an engine that declares `acceptedHostParams` gets exactly those keys.
 //! One that declares nothing gets all; when it refuses one of the six known keys, it is called again without it, at most
-//! once per key, and the key is remembered for this build of the engine. Only the guard inside the plugin can refuse, and
+//! once per key, and the key is remembered for the instance's life. Only the guard inside the plugin can refuse, and
 //! it does before the engine's own code runs, so no side effect happens twice. No other error is retried.
 
 use std::collections::BTreeSet;
@@ -30,26 +30,26 @@ impl HostParamPolicy {
         call: impl Fn(&str) -> Result<R, EngineError>,
     ) -> Result<R, EngineError> {
         loop {
-            let error = match call(&self.project(host_params)) {
+            let sent = self.project(host_params);
+            let json = if sent.is_empty() { String::new() } else { Value::Object(sent.clone()).to_string() };
+            let error = match call(&json) {
                 Err(error) if error.code == ErrorCode::UNKNOWN_HOST_PARAM => error,
                 answer => return answer,
             };
-            let Some(key) = refused_key(&error) else { return Err(error) };
-            if !self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone()) {
-                return Err(error);
-            }
+            // A key that was not sent cannot be left out: each round sends one key less, so this ends.
+            let Some(key) = refused_key(&error).filter(|key| sent.contains_key(key)) else { return Err(error) };
+            // Another session's call may have learned it in the meantime.
+            self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone());
             tracing::info!(member, key, "the engine refuses this host param; it is called without it from now on");
         }
     }
 
-    fn project(&self, host_params: &Map<String, Value>) -> String {
+    fn project(&self, host_params: &Map<String, Value>) -> Map<String, Value> {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let takes = |key: &String| {
             self.accepted.as_ref().is_none_or(|accepted| accepted.contains(key)) && !refused.contains(key)
         };
-        let projected: Map<String, Value> =
-            host_params.iter().filter(|(key, _)| takes(key)).map(|(key, value)| (key.clone(), value.clone())).collect();
-        if projected.is_empty() { String::new() } else { Value::Object(projected).to_string() }
+        host_params.iter().filter(|(key, _)| takes(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 }
 

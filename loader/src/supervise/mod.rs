@@ -16,17 +16,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use context_engine_interface::record::EngineInfo;
 use context_engine_interface::{
     AfterTurnParamsFields, BootstrapParamsFields, BootstrapResult, CallContext, CallServices, CompactParamsFields,
-    CompactResult, ContextEngine, EngineError, ErrorCode, HostParams, IngestBatchParamsFields, IngestParamsFields,
-    MaintainParamsFields, MaintainResult, Messages, ViewChunks,
+    CompactResult, ContextEngine, DisposeParamsFields, EngineError, ErrorCode, HostParams, IngestBatchParamsFields,
+    IngestParamsFields, MaintainParamsFields, MaintainResult, MessageFlags, Messages,
 };
 use context_engine_transcript::Message;
 use serde_json::{Map, Value};
 
-pub use assemble::{AssembleError, AssembleRequest, Assembled};
+pub use assemble::{AssembleError, AssembleRequest, Assembled, SYSTEM_PROMPT_SEPARATOR};
 pub use history::PreparedHistory;
 pub use services::EngineServices;
 
 use host_params::HostParamPolicy;
+use services::NoServices;
+
+/// How many messages before the place where a turn should begin are looked at for its first message.
+const TURN_EDGE: usize = 16;
 
 /// An engine and what the host has learned about it.
 pub(crate) struct Supervised {
@@ -171,27 +175,34 @@ impl EngineHandle {
 
     /// Hands the engine a finished turn: `after_turn`, else `ingest_batch`, else `ingest` (contract §2.2).
     ///
-    /// `turn` is the turn's new messages. `whole` gives the history after the turn; it is made only for an engine that
-    /// has `after_turn`.
+    /// `turn` is what the pipeline made of the turn's messages. `whole` gives the history after the turn; it is made only
+    /// for an engine that has `after_turn`.
     pub fn take_turn(
         &self,
         call: Call<'_>,
-        turn: &[Arc<Message>],
+        turn: &PreparedHistory,
         whole: impl Fn() -> PreparedHistory,
         token_budget: u64,
     ) -> TurnTaken {
         let current = self.current();
+        let heartbeat = |message: &Arc<Message>| message.flags.contains(MessageFlags::HEARTBEAT);
+        let is_heartbeat = !turn.is_empty() && turn.range(0..turn.len()).all(heartbeat);
         let after = current.optional("after_turn", call.host_params, |host_params| {
             let history = whole();
             let index = history.views().index();
-            let before = history.len().saturating_sub(turn.len());
+            // By identity: the pipeline may have merged or moved what stands at a turn's edge.
+            let is_new = |at: &usize| {
+                history.get(*at).is_some_and(|message| turn.range(0..turn.len()).any(|new| new.id == message.id))
+            };
+            let newest = history.len().saturating_sub(turn.len() + TURN_EDGE)..history.len();
+            let before = newest.clone().find(is_new).unwrap_or(newest.end);
             let fields = AfterTurnParamsFields {
                 session_id: call.session_id.into(),
                 session_file: call.session_file.into(),
                 messages: index.messages(),
                 pre_prompt_message_count: before as u64,
                 auto_compaction_summary: None.into(),
-                is_heartbeat: false,
+                is_heartbeat,
                 token_budget: Some(token_budget).into(),
                 host_params: HostParams::from_json(host_params),
             };
@@ -200,13 +211,12 @@ impl EngineHandle {
         if let Some(answer) = after {
             return self.taken("after_turn", answer.map(|_| ()));
         }
-        let views = ViewChunks::build(turn);
-        let index = views.index();
+        let index = turn.views().index();
         let batch = current.optional("ingest_batch", call.host_params, |host_params| {
             let fields = IngestBatchParamsFields {
                 session_id: call.session_id.into(),
                 messages: index.messages(),
-                is_heartbeat: false,
+                is_heartbeat,
                 host_params: HostParams::from_json(host_params),
             };
             CallContext::lend(call.services, |ctx| fields.lend(|params| current.engine.ingest_batch(ctx, params)))
@@ -226,7 +236,7 @@ impl EngineHandle {
                 let fields = IngestParamsFields {
                     session_id: call.session_id.into(),
                     message,
-                    is_heartbeat: false,
+                    is_heartbeat: message.flags.contains(MessageFlags::HEARTBEAT),
                     host_params: HostParams::from_json(host_params),
                 };
                 CallContext::lend(call.services, |ctx| fields.lend(|params| current.engine.ingest(ctx, params)))
@@ -236,11 +246,14 @@ impl EngineHandle {
         outcome
     }
 
-    /// Lets the engine release what it holds; a failure is logged.
-    pub fn dispose(&self, services: &dyn CallServices) {
+    /// Lets the engine release what it holds before its last handle is dropped: `shutdown`, `reload` or `released`. A
+    /// failure is logged.
+    pub fn dispose(&self, reason: &str) {
         for engine in self.active.iter().chain([&self.legacy]) {
-            let answer = engine
-                .optional("dispose", &Map::new(), |_| CallContext::lend(services, |ctx| engine.engine.dispose(ctx)));
+            let answer = engine.optional("dispose", &Map::new(), |_| {
+                let fields = DisposeParamsFields { reason: reason.into(), ..DisposeParamsFields::default() };
+                CallContext::lend(&NoServices, |ctx| fields.lend(|params| engine.engine.dispose(ctx, params)))
+            });
             self.logged("dispose", answer);
         }
     }

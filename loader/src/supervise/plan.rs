@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use context_engine_interface::{Assembly, MessageFlags, Segment, SegmentKind};
+use context_engine_legacy::pipeline;
 use context_engine_transcript::Message;
 use serde_json::Value;
 
@@ -86,7 +87,11 @@ fn message(step: usize, id: String, segment: &Segment) -> Result<Arc<Message>, P
         Ok(_) => return Err(refuse("its JSON is no object".into())),
         Err(error) => return Err(refuse(error.to_string())),
     };
-    let mut message = Message::from_map(id, map).map_err(|error| refuse(error.to_string()))?;
+    let message = Message::from_map(id, map).map_err(|error| refuse(error.to_string()))?;
+    // What an engine writes is no better than what was recorded: it goes through the same first stage.
+    let (clean, _) = pipeline::sanitize(vec![Arc::new(message)], None);
+    let Some(message) = clean.into_iter().next() else { return Err(refuse("nothing of it can be sent".into())) };
+    let mut message = Arc::unwrap_or_clone(message);
     if segment.kind == SegmentKind::INSERT {
         message.flags = message.flags.with(MessageFlags::SYNTHETIC);
     }
@@ -126,6 +131,7 @@ mod tests {
                 len,
                 message_json: Default::default(),
                 source_ids: Default::default(),
+                extra_json: Default::default(),
             });
         }
         plan

@@ -1,6 +1,9 @@
-//! What a host offers an engine for its life: its log and its token counts.
+//! What a host offers an engine for its life: its log and its token counts. And what it offers outside of any session:
+//! nothing.
 
-use context_engine_interface::{HostServices, LogLevel};
+use std::time::Duration;
+
+use context_engine_interface::{CallServices, CompactResult, EngineError, HostServices, LogLevel};
 use context_engine_transcript::TokenCounter;
 
 /// Services for one engine's life.
@@ -31,5 +34,32 @@ impl HostServices for EngineServices {
 
     fn count_tokens(&self, text: &str) -> u64 {
         self.counter.text(text)
+    }
+}
+
+/// Services of a call that belongs to no session, such as `dispose`.
+pub(super) struct NoServices;
+
+impl CallServices for NoServices {
+    fn is_cancelled(&self) -> bool {
+        false
+    }
+    fn remaining(&self) -> Option<Duration> {
+        None
+    }
+    fn complete(&self, _: &str) -> Result<String, EngineError> {
+        Err(EngineError::unavailable("complete"))
+    }
+    fn rewrite_transcript(&self, _: &str) -> Result<String, EngineError> {
+        Err(EngineError::unavailable("rewrite_transcript"))
+    }
+    fn delegate_compaction(&self, _: &str) -> Result<CompactResult, EngineError> {
+        Err(EngineError::unavailable("delegate_compaction"))
+    }
+    fn read_transcript(&self, _: Option<&str>, _: u32) -> Result<String, EngineError> {
+        Err(EngineError::unavailable("read_transcript"))
+    }
+    fn memory_prompt_section(&self, _: &str) -> Result<Option<String>, EngineError> {
+        Ok(None)
     }
 }

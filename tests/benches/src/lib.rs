@@ -12,7 +12,8 @@ pub use session::{Quiet, from_json, messages, to_json};
 
 use context_engine_interface::std_types::RSlice;
 use context_engine_interface::{
-    AssembleParamsFields, Assembly, CallContext, ContextEngine, EngineError, HostParams, ViewChunks,
+    Acknowledged, AssembleParamsFields, Assembly, CallContext, ContextEngine, DisposeParamsFields, EngineError,
+    HostParams, ViewChunks,
 };
 use context_engine_loader::{AssembleRequest, Assembled, Call, EngineHandle, PreparedHistory};
 use context_engine_transcript::TokenCounter;
@@ -55,6 +56,6 @@ pub fn prompt(handle: &EngineHandle, history: &PreparedHistory, counter: &TokenC
 ///
 /// # Errors
 /// The engine's.
-pub fn dispose(engine: &dyn ContextEngine) -> Result<(), EngineError> {
-    CallContext::lend(&Quiet, |ctx| engine.dispose(ctx))
+pub fn dispose(engine: &dyn ContextEngine) -> Result<Acknowledged, EngineError> {
+    CallContext::lend(&Quiet, |ctx| DisposeParamsFields::default().lend(|params| engine.dispose(ctx, params)))
 }

@@ -127,18 +127,18 @@ impl CallServices for Quiet {
         None
     }
     fn complete(&self, _: &str) -> Result<String, EngineError> {
-        Err(EngineError::unsupported("complete"))
+        Err(EngineError::unavailable("complete"))
     }
     fn rewrite_transcript(&self, _: &str) -> Result<String, EngineError> {
-        Err(EngineError::unsupported("rewrite_transcript"))
+        Err(EngineError::unavailable("rewrite_transcript"))
     }
     fn delegate_compaction(&self, _: &str) -> Result<CompactResult, EngineError> {
-        Err(EngineError::unsupported("delegate_compaction"))
+        Err(EngineError::unavailable("delegate_compaction"))
     }
     fn read_transcript(&self, _: Option<&str>, _: u32) -> Result<String, EngineError> {
-        Err(EngineError::unsupported("read_transcript"))
+        Err(EngineError::unavailable("read_transcript"))
     }
     fn memory_prompt_section(&self, _: &str) -> Result<Option<String>, EngineError> {
-        Err(EngineError::unsupported("memory_prompt_section"))
+        Err(EngineError::unavailable("memory_prompt_section"))
     }
 }

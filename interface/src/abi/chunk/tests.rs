@@ -25,6 +25,7 @@ impl ViewSource for Source {
             name: "".into(),
             text: text.as_str().into(),
             raw: "".into(),
+            reserved: 0,
         };
         blocks.extend(self.texts.iter().map(block));
         MessageView {
@@ -175,6 +176,7 @@ impl ViewSource for Vandal {
             name: RStr::from_str(""),
             text: RStr::from_str("stray"),
             raw: RStr::from_str(""),
+            reserved: 0,
         }];
         blocks.clear();
         blocks.push(STRAY[0]);

@@ -5,8 +5,8 @@
 #![forbid(unsafe_code)]
 
 use context_engine_interface::{
-    AssembleParams, Assembly, CallContext, CompactParams, CompactResult, ContextEngine, EngineContext, EngineError,
-    IngestParams, IngestResult, Messages, export_engine,
+    Acknowledged, AssembleParams, Assembly, CallContext, CompactParams, CompactResult, ContextEngine, DisposeParams,
+    EngineContext, EngineError, IngestParams, IngestResult, Messages, export_engine,
 };
 
 /// What `assemble` does. Chosen by the engine's configuration: its name as a JSON string.
@@ -53,8 +53,8 @@ impl ContextEngine for Probe {
         Err(EngineError::unsupported("compact"))
     }
 
-    fn dispose(&self, _: &CallContext<'_>) -> Result<(), EngineError> {
-        Ok(())
+    fn dispose(&self, _: &CallContext<'_>, _: DisposeParams<'_>) -> Result<Acknowledged, EngineError> {
+        Ok(Acknowledged::default())
     }
 }
 

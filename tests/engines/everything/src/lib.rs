@@ -5,11 +5,12 @@
 
 use context_engine_interface::std_types::ROption;
 use context_engine_interface::{
-    AfterTurnParams, AfterTurnResult, AssembleParams, Assembly, BootstrapParams, BootstrapResult, CallContext,
+    Acknowledged, AfterTurnParams, AfterTurnResult, AssembleParams, Assembly, BootstrapParams, BootstrapResult, CallContext,
     CommitStatus, CommitTurnParams, CommitTurnResult, CompactParams, CompactResult, ContextEngine, ContextProjection,
     EngineContext, EngineError, EngineHost, EngineTools, IngestBatchParams, IngestBatchResult, IngestParams,
     IngestResult, LogLevel, MaintainParams, MaintainResult, Messages, PrepareSubagentSpawnParams, PromptAuthority,
-    Role, SpawnPreparation, SubagentEndedParams, export_engine, text_message,
+    DisposeParams, Role, RollbackSubagentSpawnParams, SpawnPreparation, SubagentEndedParams, ToolCallParams,
+    ToolsListParams, export_engine, text_message,
 };
 use journal::{Journal, host_params};
 use serde_json::{Value, json};
@@ -168,29 +169,38 @@ impl ContextEngine for Everything {
         Ok(SpawnPreparation { rollback_token: Some(41).into(), ..Default::default() })
     }
 
-    fn rollback_subagent_spawn(&self, _: &CallContext<'_>, token: u64) -> Result<(), EngineError> {
-        self.journal.note("rollback_subagent_spawn", token.into());
-        Ok(())
+    fn rollback_subagent_spawn(
+        &self,
+        _: &CallContext<'_>,
+        params: RollbackSubagentSpawnParams<'_>,
+    ) -> Result<Acknowledged, EngineError> {
+        self.journal.note("rollback_subagent_spawn", params.token().into());
+        Ok(Acknowledged::default())
     }
 
-    fn on_subagent_ended(&self, _: &CallContext<'_>, params: SubagentEndedParams<'_>) -> Result<(), EngineError> {
+    fn on_subagent_ended(
+        &self,
+        _: &CallContext<'_>,
+        params: SubagentEndedParams<'_>,
+    ) -> Result<Acknowledged, EngineError> {
         let given = json!({ "child": params.child_session_key().as_str(), "reason": params.reason().as_str() });
         self.journal.note("on_subagent_ended", given);
-        Ok(())
+        Ok(Acknowledged::default())
     }
 
-    fn dispose(&self, _: &CallContext<'_>) -> Result<(), EngineError> {
-        self.journal.note("dispose", Value::Null);
-        Ok(())
+    fn dispose(&self, _: &CallContext<'_>, params: DisposeParams<'_>) -> Result<Acknowledged, EngineError> {
+        self.journal.note("dispose", params.reason().as_str().into());
+        Ok(Acknowledged::default())
     }
 }
 
 impl EngineTools for Everything {
-    fn list_tools(&self) -> Result<String, EngineError> {
+    fn list_tools(&self, _: &CallContext<'_>, _: ToolsListParams<'_>) -> Result<String, EngineError> {
         Ok(json!([{ "name": "recall", "description": "Finds what left the window", "parameters": {} }]).to_string())
     }
 
-    fn call_tool(&self, ctx: &CallContext<'_>, name: &str, arguments_json: &str) -> Result<String, EngineError> {
+    fn call_tool(&self, ctx: &CallContext<'_>, params: ToolCallParams<'_>) -> Result<String, EngineError> {
+        let (name, arguments_json) = (params.name().as_str(), params.arguments_json().as_str());
         match name {
             "recall" => {
                 let text = format!("recalled {arguments_json}, cancelled: {}", ctx.is_cancelled());

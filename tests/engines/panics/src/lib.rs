@@ -5,8 +5,8 @@
 #![forbid(unsafe_code)]
 
 use context_engine_interface::{
-    AfterTurnParams, AfterTurnResult, AssembleParams, Assembly, BootstrapParams, BootstrapResult, CallContext,
-    CompactParams, CompactResult, ContextEngine, EngineContext, EngineError, IngestBatchParams, IngestBatchResult,
+    Acknowledged, AfterTurnParams, AfterTurnResult, AssembleParams, Assembly, BootstrapParams, BootstrapResult, CallContext,
+    CompactParams, CompactResult, ContextEngine, DisposeParams, EngineContext, EngineError, IngestBatchParams, IngestBatchResult,
     IngestParams, IngestResult, MaintainParams, MaintainResult, Role, export_engine, text_message,
 };
 use journal::Journal;
@@ -94,9 +94,9 @@ impl ContextEngine for Panics {
         }
     }
 
-    fn dispose(&self, _: &CallContext<'_>) -> Result<(), EngineError> {
+    fn dispose(&self, _: &CallContext<'_>, _: DisposeParams<'_>) -> Result<Acknowledged, EngineError> {
         self.reach("dispose");
-        Ok(())
+        Ok(Acknowledged::default())
     }
 }
 
