@@ -26,7 +26,7 @@ pub struct Block {
     pub id: String,
     /// Tool name, or MIME type of an image.
     pub name: String,
-    /// Text, reasoning, or a tool call's arguments as JSON; empty for images.
+    /// Text, reasoning, or a tool call's arguments as JSON; empty for images and for a call without arguments.
     pub text: String,
     /// Where the block's own JSON stands in [`Message::json`].
     pub raw: Range<usize>,
@@ -220,7 +220,7 @@ fn index_block(raw: &str, json: &str) -> Block {
             block.kind = BlockKind::TOOL_CALL;
             block.id = text(part.id);
             block.name = text(part.name);
-            block.text = part.arguments.map_or("{}", RawValue::get).to_owned();
+            block.text = part.arguments.map_or("", RawValue::get).to_owned();
         }
         "image" => {
             block.kind = BlockKind::IMAGE;
@@ -247,10 +247,15 @@ struct Part<'a> {
     id: Option<&'a RawValue>,
     #[serde(borrow)]
     name: Option<&'a RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "present")]
     arguments: Option<&'a RawValue>,
     #[serde(borrow)]
     mime_type: Option<&'a RawValue>,
+}
+
+/// What is there, `null` included: a call with `null` for arguments cannot be sent, one with `{}` can.
+fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(from).map(Some)
 }
 
 /// A string, or an empty one for any other JSON.

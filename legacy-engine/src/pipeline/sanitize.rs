@@ -63,7 +63,7 @@ fn clean(message: Arc<Message>, model: Option<&str>, report: &mut SanitizeReport
             Fate::BlankText => report.blank_texts += 1,
             Fate::Thinking if foreign && block.flags.contains(BlockFlags::SIGNED) => report.foreign_thinking += 1,
             Fate::Thinking => report.unsigned_thinking += 1,
-            Fate::Mend => report.mended_arguments += usize::from(needs_arguments(&message, block)),
+            Fate::Mend => report.mended_arguments += usize::from(needs_arguments(block)),
             Fate::Keep => {}
         }
         fates.push(fate);
@@ -127,7 +127,7 @@ fn fate(message: &Message, block: &Block, foreign: bool) -> Fate {
     match block.kind {
         BlockKind::TEXT if block.text.trim().is_empty() => Fate::BlankText,
         BlockKind::THINKING if foreign || !block.flags.contains(BlockFlags::SIGNED) => Fate::Thinking,
-        BlockKind::TOOL_CALL if needs_arguments(message, block) || has_partial(message, block) => Fate::Mend,
+        BlockKind::TOOL_CALL if needs_arguments(block) || has_partial(message, block) => Fate::Mend,
         _ => Fate::Keep,
     }
 }
@@ -136,9 +136,9 @@ fn has_partial(message: &Message, block: &Block) -> bool {
     message.raw(block).contains("\"partialJson\"")
 }
 
-fn needs_arguments(message: &Message, block: &Block) -> bool {
-    // The index reads missing arguments as `{}`; only the block's JSON tells them from an empty object.
-    !block.text.starts_with('{') || (block.text == "{}" && !message.raw(block).contains("\"arguments\""))
+/// Arguments that are missing, `null`, or anything else that is no object.
+fn needs_arguments(block: &Block) -> bool {
+    !block.text.starts_with('{')
 }
 
 /// The call with an object for arguments and without scratch fields; `None` when it was in order.

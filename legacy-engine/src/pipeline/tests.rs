@@ -277,6 +277,27 @@ fn a_call_without_arguments_gets_an_empty_object() {
 }
 
 #[test]
+fn arguments_that_are_null_or_no_object_were_sent_as_they_are() {
+    let report = check(
+        r#"U "one"
+           A <c1:read null> <c2:read [1,null]> <c3:read 7> <c4:read {}> <c5:arguments ->
+           R c1:read "1"
+           R c2:read "2"
+           R c3:read "3"
+           R c4:read "4"
+           R c5:arguments "5""#,
+        r#"U "one"
+           A <c1:read> <c2:read {"input":[1,null]}> <c3:read {"input":7}> <c4:read> <c5:arguments>
+           R c1:read "1"
+           R c2:read "2"
+           R c3:read "3"
+           R c4:read "4"
+           R c5:arguments "5""#,
+    );
+    assert_eq!(report.sanitize.mended_arguments, 4);
+}
+
+#[test]
 fn private_fields_do_not_travel() {
     let json = r#"{"role":"toolResult","toolCallId":"c","toolName":"t","details":{"secret":1},"content":[{"type":"text","text":"\"details\""}]}"#;
     let serde_json::Value::Object(map) = serde_json::from_str(json).expect("JSON") else { unreachable!() };

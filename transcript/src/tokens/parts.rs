@@ -51,7 +51,8 @@ fn block(counter: &TokenCounter, message: &Message, block: &Block) -> u64 {
     match block.kind {
         BlockKind::TEXT | BlockKind::THINKING => counter.text(&block.text),
         BlockKind::TOOL_CALL => {
-            CALL_OVERHEAD + counter.text(&block.id) + counter.text(&block.name) + counter.text(&block.text)
+            let arguments = if block.text.is_empty() { "{}" } else { &block.text };
+            CALL_OVERHEAD + counter.text(&block.id) + counter.text(&block.name) + counter.text(arguments)
         }
         BlockKind::IMAGE => IMAGE_TOKENS,
         _ => unknown(counter, message.raw(block)),
