@@ -159,7 +159,7 @@ fn line(m: &Message) -> String {
         () => "",
     };
     let mut out = format!("{role}{mark}");
-    let map = m.to_map();
+    let map = m.to_map().expect("a message");
     let quoted = |name: &str| format!(" {:?}", map[name].as_str().unwrap_or(""));
     match m.role {
         Role::TOOL_RESULT => {

@@ -32,8 +32,7 @@ pub struct Prompt {
 impl Prompt {
     /// `{"system":…,"messages":[…]}` with the messages in OpenClaw's shape.
     pub fn to_json(&self) -> Value {
-        let messages: Vec<Value> =
-            self.assembled.messages.iter().map(|message| Value::Object(message.to_map())).collect();
+        let messages: Vec<Value> = self.assembled.messages.iter().map(|message| message.to_value()).collect();
         json!({ "system": self.system, "messages": messages })
     }
 }

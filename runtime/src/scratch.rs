@@ -105,7 +105,7 @@ impl ScratchSession {
                 1 + messages().position(|(_, m)| m.id == id).ok_or_else(|| format!("there is no entry \"{id}\""))?
             }
         };
-        let entry = |(kind, message): (&str, &Arc<Message>)| json!({ "type": kind, "id": message.id, "message": Value::Object(message.to_map()) });
+        let entry = |(kind, message): (&str, &Arc<Message>)| json!({ "type": kind, "id": message.id, "message": message.to_value() });
         Ok(messages().skip(skip).take(limit).map(entry).collect())
     }
 

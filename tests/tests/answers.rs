@@ -23,7 +23,7 @@ fn liar(plan: &str) -> Assembled {
 
 /// What a provider would say to the prompt.
 fn check(prompt: &Assembled) -> Vec<String> {
-    let messages: Vec<Value> = prompt.messages.iter().map(|message| Value::Object(message.to_map())).collect();
+    let messages: Vec<Value> = prompt.messages.iter().map(|message| message.to_value()).collect();
     check_prompt(&json!({ "system": prompt.system_prompt_addition, "messages": messages }), BUDGET)
 }
 

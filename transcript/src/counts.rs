@@ -85,8 +85,8 @@ impl Message {
     /// The role as its JSON spells it; differs from [`Role::name`] for roles this version has no name for.
     pub fn role_name(&self) -> String {
         match self.role {
-            Role::OTHER => match self.to_map().get("role") {
-                Some(Value::String(role)) => role.clone(),
+            Role::OTHER => match self.to_map().and_then(|mut map| map.remove("role")) {
+                Some(Value::String(role)) => role,
                 _ => String::new(),
             },
             role => role.name().unwrap_or_default().to_owned(),

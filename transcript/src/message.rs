@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::TranscriptError;
 use crate::time::parse_iso_ms;
+use crate::{TranscriptError, content};
 
 /// One part of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,8 +56,8 @@ pub struct Message {
 }
 
 impl Message {
-    /// Indexes a message in OpenClaw's shape. A `content` string becomes one text block, and a single object a list of
-    /// one block, in the JSON too.
+    /// Indexes a message in OpenClaw's shape. Members of another shape are settled first, in the JSON too: see
+    /// [`crate::content`].
     ///
     /// # Errors
     /// [`TranscriptError::Message`] when `message` has no `role`.
@@ -66,13 +66,7 @@ impl Message {
         if !message.get("role").is_some_and(Value::is_string) {
             return Err(TranscriptError::Message { id, expected: "a `role` string" });
         }
-        if let Some(content) = message.get_mut("content") {
-            *content = match content.take() {
-                Value::String(text) => serde_json::json!([{ "type": "text", "text": text }]),
-                list @ (Value::Array(_) | Value::Null) => list,
-                block => Value::Array(vec![block]),
-            };
-        }
+        content::settle(&mut message);
         let json = Value::Object(message).to_string();
         Message::index(id, json)
     }
@@ -87,12 +81,18 @@ impl Message {
         Ok(changed)
     }
 
-    /// The message's JSON as a map, to change and hand to [`Message::with_map`].
-    pub fn to_map(&self) -> Map<String, Value> {
+    /// The message's JSON as a map, to change and hand to [`Message::with_map`]. `None` when it cannot be read, which
+    /// no message of [`Message::from_map`] is; who gets it leaves the message as it is.
+    pub fn to_map(&self) -> Option<Map<String, Value>> {
         match serde_json::from_str(&self.json) {
-            Ok(Value::Object(map)) => map,
-            _ => Map::new(),
+            Ok(Value::Object(map)) => Some(map),
+            _ => None,
         }
+    }
+
+    /// The message's JSON as a value: an object, or its text where it cannot be read.
+    pub fn to_value(&self) -> Value {
+        self.to_map().map_or_else(|| Value::String(self.json.clone()), Value::Object)
     }
 
     /// The block's own JSON.
@@ -303,6 +303,33 @@ mod tests {
         let other = BlockKind::OTHER;
         assert_eq!(kinds, [other, other, other, BlockKind::TEXT, other]);
         assert_eq!((m.raw(&m.blocks[1]), m.text().as_str()), (r#""a""#, ""));
+    }
+
+    #[test]
+    fn what_is_nested_too_deep_made_the_message_unreadable() {
+        for depth in [64, 65, 118] {
+            let nested = format!("{}1{}", r#"{"a":"#.repeat(depth), "}".repeat(depth));
+            let m = message(&format!(
+                r#"{{"role":"assistant","content":[{{"type":"toolCall","id":"c","name":"f","arguments":{nested}}}],"details":{nested}}}"#
+            ));
+            let map = m.to_map().expect("a message that can be read again");
+            let text = serde_json::to_string(&nested).expect("a string");
+            if depth <= 64 {
+                assert_eq!((m.blocks[0].text.as_str(), map["details"].is_object()), (nested.as_str(), true));
+            } else {
+                assert_eq!(
+                    (m.blocks[0].text.as_str(), &map["details"]),
+                    (&*format!(r#"{{"_raw":{text}}}"#), &nested.into())
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_message_that_cannot_be_read_is_no_empty_one() {
+        let mut m = message(r#"{"role":"user","content":"a"}"#);
+        m.json.pop();
+        assert_eq!((m.to_map(), m.to_value()), (None, Value::String(m.json.clone())));
     }
 
     #[test]

@@ -74,12 +74,15 @@ fn line(entry: &Entry) -> String {
     let rest = match &entry.payload {
         EntryPayload::Message(message) => {
             place("message");
-            let mut map = message.to_map();
+            let mut value = message.to_value();
             // The importer dates a message by its entry only when that has a date.
-            if message.timestamp_ms != 0 && entry.timestamp.ms() == 0 {
+            if message.timestamp_ms != 0
+                && entry.timestamp.ms() == 0
+                && let Value::Object(map) = &mut value
+            {
                 map.entry("timestamp").or_insert(message.timestamp_ms.into());
             }
-            line.insert("message".to_owned(), map.into());
+            line.insert("message".to_owned(), value);
             raw()
         }
         EntryPayload::Compaction { summary, first_kept_entry_id, tokens_before, .. } => {

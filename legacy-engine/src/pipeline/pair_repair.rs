@@ -173,12 +173,14 @@ fn with_calls(assistant: &Arc<Message>, calls: &[Call<'_>], before: usize) -> Op
             kept.push(part);
             continue;
         }
-        let mut map = part.to_map();
-        map.insert("id".into(), call.id.as_ref().into());
-        map.insert("name".into(), call.name.as_ref().into());
-        kept.push(Part::changed(map).unwrap_or(part));
+        let renamed = part.to_map().and_then(|mut map| {
+            map.insert("id".into(), call.id.as_ref().into());
+            map.insert("name".into(), call.name.as_ref().into());
+            Part::changed(map)
+        });
+        kept.push(renamed.unwrap_or(part));
     }
-    let mut changed = parts::with_parts(assistant, &kept)?;
+    let Some(mut changed) = parts::with_parts(assistant, &kept) else { return Some(assistant.clone()) };
     if assistant.tokens > 0 {
         let more = |call: &Call<'_>| if same(call) { 0 } else { ID_TOKENS + call.name.len() as u64 };
         changed.tokens = assistant.tokens + all.iter().map(more).sum::<u64>();
@@ -192,7 +194,7 @@ fn answer(result: &Arc<Message>, call: &Call<'_>) -> Option<Arc<Message>> {
     if result.tool_call_id == call.id && (!renamed || result.tool_name == call.name) {
         return Some(result.clone());
     }
-    let mut fields = result.to_map();
+    let Some(mut fields) = result.to_map() else { return Some(result.clone()) };
     fields.insert("toolCallId".into(), call.id.as_ref().into());
     if renamed {
         fields.insert("toolName".into(), call.name.as_ref().into());

@@ -46,11 +46,11 @@ impl<'a> Part<'a> {
         Part::changed(block)
     }
 
-    /// The block's JSON as a map, to change and hand to [`Part::changed`].
-    pub(crate) fn to_map(&self) -> Map<String, Value> {
+    /// The block's JSON as a map, to change and hand to [`Part::changed`]; `None` when it is no object.
+    pub(crate) fn to_map(&self) -> Option<Map<String, Value>> {
         match serde_json::from_str(&self.json) {
-            Ok(Value::Object(map)) => map,
-            _ => Map::new(),
+            Ok(Value::Object(map)) => Some(map),
+            _ => None,
         }
     }
 
@@ -82,9 +82,10 @@ pub(crate) fn build(id: &str, mut fields: Map<String, Value>, parts: &[Part<'_>]
     Some(message)
 }
 
-/// The same message with other parts; id, fields and what the host noted about it stay, the token count does not.
+/// The same message with other parts; id, fields and what the host noted about it stay, the token count does not. `None`
+/// when its JSON cannot be read.
 pub(crate) fn with_parts(message: &Message, parts: &[Part<'_>]) -> Option<Message> {
-    with_fields(message, message.to_map(), parts)
+    with_fields(message, message.to_map()?, parts)
 }
 
 /// The same message with other fields and parts; id and what the host noted about it stay, the token count does not.

@@ -103,8 +103,8 @@ fn reduce(message: &Arc<Message>, report: &mut RenderReport) -> Option<Arc<Messa
 }
 
 /// What a message of another role tells the model; `None` when it tells nothing.
-fn told(message: &Message) -> Option<Vec<Part<'static>>> {
-    let fields = message.to_map();
+fn told(message: &Message) -> Option<Vec<Part<'_>>> {
+    let fields = message.to_map().unwrap_or_default();
     let field = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or("");
     let summary = || if field("summary").is_empty() { message.text() } else { field("summary").to_owned() };
     let text = match message.role {
@@ -112,7 +112,7 @@ fn told(message: &Message) -> Option<Vec<Part<'static>>> {
         Role::BRANCH_SUMMARY => branch_text(&summary()),
         Role::BASH_EXECUTION => command_text(&fields),
         _ => {
-            let kept: Vec<Part<'static>> = Part::all(message).filter_map(|p| Part::changed(p.to_map())).collect();
+            let kept: Vec<Part<'_>> = Part::all(message).collect();
             return (!kept.is_empty()).then_some(kept);
         }
     };

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use context_engine_interface::{BlockFlags, BlockKind, MessageFlags, Role};
+use context_engine_transcript::content::is_shallow;
 use context_engine_transcript::{Block, Message};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -77,7 +78,7 @@ fn clean(message: Arc<Message>, model: Option<&str>, report: &mut SanitizeReport
     if !private && fates.iter().all(|fate| *fate == Fate::Keep) {
         return Some(message);
     }
-    let mut fields = message.to_map();
+    let Some(mut fields) = message.to_map() else { return Some(message) };
     let had_private = private && fields.remove("details").is_some();
     let mut mended = false;
     let mut kept: Vec<Part<'_>> = Vec::with_capacity(fates.len());
@@ -86,7 +87,7 @@ fn clean(message: Arc<Message>, model: Option<&str>, report: &mut SanitizeReport
         match fate {
             Fate::Keep => kept.push(part),
             Fate::Mend => {
-                let changed = mend_call(part.to_map()).and_then(Part::changed);
+                let changed = part.to_map().and_then(mend_call).and_then(Part::changed);
                 mended |= changed.is_some();
                 kept.push(changed.unwrap_or(part));
             }
@@ -151,8 +152,8 @@ fn mend_call(mut call: Map<String, Value>) -> Option<Map<String, Value>> {
     let arguments = match given {
         None | Some(Value::Null) => Map::new(),
         Some(Value::Object(map)) => map,
-        Some(Value::String(text)) => match serde_json::from_str(&text) {
-            Ok(Value::Object(map)) => map,
+        Some(Value::String(text)) => match serde_json::from_str::<Value>(&text).ok().filter(is_shallow) {
+            Some(Value::Object(map)) => map,
             _ if text.trim().is_empty() => Map::new(),
             _ => Map::from_iter([("input".to_owned(), Value::String(text))]),
         },

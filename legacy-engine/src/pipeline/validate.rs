@@ -10,6 +10,7 @@ use context_engine_interface::{BlockFlags, MessageFlags, Role};
 use context_engine_transcript::Message;
 use context_engine_transcript::tokens::MESSAGE_OVERHEAD;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 use super::frames::has_calls;
 use super::parts::{self, Part};
@@ -70,7 +71,7 @@ fn merge_users(run: &[Arc<Message>], report: &mut ValidateReport) -> Arc<Message
     let [first, .., last] = different.as_slice() else { return run[0].clone() };
     let kept: Vec<Part<'_>> = different.iter().flat_map(|m| Part::all(m)).collect();
     let flags = parts::shared_flags(run);
-    let mut fields = last.to_map();
+    let mut fields = last.to_map().unwrap_or_else(|| bare(last));
     if !flags.contains(MessageFlags::HEARTBEAT) {
         fields.remove("isHeartbeat");
     }
@@ -91,8 +92,8 @@ fn same_content(a: &Message, b: &Message) -> bool {
 fn merge_assistants(run: &[Arc<Message>], report: &mut ValidateReport) -> Arc<Message> {
     let [first, .., last] = run else { return run[0].clone() };
     report.merged_assistants += run.len() - 1;
-    let mut fields = first.to_map();
-    let mut later = last.to_map();
+    let mut fields = first.to_map().unwrap_or_else(|| bare(first));
+    let mut later = last.to_map().unwrap_or_default();
     for name in ["usage", "stopReason", "errorMessage"] {
         // A failed first half must not make the whole look failed: what the last one does not say, nobody says.
         fields.remove(name);
@@ -103,7 +104,7 @@ fn merge_assistants(run: &[Arc<Message>], report: &mut ValidateReport) -> Arc<Me
     let signs = |m: &&Arc<Message>| m.blocks.iter().any(|b| b.flags.contains(BlockFlags::SIGNED));
     if let Some(signer) = run.iter().rev().find(signs) {
         // Who signed the thinking decides to which model it may be sent.
-        let mut author = signer.to_map();
+        let mut author = signer.to_map().unwrap_or_default();
         for name in ["api", "provider", "model"] {
             fields.remove(name);
             if let Some(value) = author.remove(name) {
@@ -120,6 +121,11 @@ fn merge_assistants(run: &[Arc<Message>], report: &mut ValidateReport) -> Arc<Me
         }
         None => run[0].clone(),
     }
+}
+
+/// The fields of a message whose JSON cannot be read: its blocks are spliced and stay.
+fn bare(message: &Message) -> Map<String, Value> {
+    Map::from_iter([("role".to_owned(), message.role.name().unwrap_or_default().into())])
 }
 
 /// What the messages cost as one: their blocks, in one frame. 0, for not counted, when one of them is not counted.

@@ -5,10 +5,8 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::content::{RAW_ARGUMENTS, is_shallow};
 use crate::entry::Timestamp;
-
-/// Where arguments that are no JSON object are kept.
-const RAW_ARGUMENTS: &str = "_raw";
 
 pub(super) fn text(text: impl Into<String>) -> Value {
     json!({ "type": "text", "text": text.into() })
@@ -129,7 +127,8 @@ pub(super) fn arguments_object(arguments: Option<Value>) -> Value {
         Some(Value::Object(map)) => Value::Object(map),
         Some(Value::String(text)) if text.trim().is_empty() => json!({}),
         Some(Value::String(text)) => match serde_json::from_str(&text) {
-            Ok(Value::Object(map)) => Value::Object(map),
+            // Kept as the model wrote it when it is no object, or nested too deep to be read inside a prompt.
+            Ok(object @ Value::Object(_)) if is_shallow(&object) => object,
             _ => json!({ RAW_ARGUMENTS: text }),
         },
         Some(other) => json!({ RAW_ARGUMENTS: other }),

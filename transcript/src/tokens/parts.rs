@@ -27,13 +27,12 @@ pub(super) fn message(counter: &TokenCounter, message: &Message) -> u64 {
         tokens += CALL_OVERHEAD + counter.text(&message.tool_call_id);
         tokens += if message.blocks.is_empty() { EMPTY_RESULT } else { 0 };
     }
-    if !unindexed_text(message.role).is_empty() {
+    let members = unindexed_text(message.role);
+    if !members.is_empty() {
         tokens += RETOLD_OVERHEAD;
-    }
-    for member in unindexed_text(message.role) {
-        if let Some(Value::String(text)) = message.to_map().get(*member) {
-            tokens += counter.text(text);
-        }
+        let map = message.to_map().unwrap_or_default();
+        let texts = members.iter().filter_map(|member| map.get(*member)?.as_str());
+        tokens += texts.map(|text| counter.text(text)).sum::<u64>();
     }
     tokens + message.blocks.iter().map(|b| BLOCK_OVERHEAD + block(counter, message, b)).sum::<u64>()
 }

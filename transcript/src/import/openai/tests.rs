@@ -110,3 +110,24 @@ fn a_single_message_in_openclaw_shape_is_a_session_of_one() {
     let imported = load(json);
     assert_eq!(messages(&imported.sessions[0]), format!("m000001 {json}\n"));
 }
+
+#[test]
+fn arguments_nested_too_deep_emptied_the_message() {
+    let call = |depth: usize| {
+        let arguments = format!("{}1{}", r#"{"a": "#.repeat(depth), "}".repeat(depth));
+        let json = serde_json::json!([
+            {"role": "user", "content": "a"},
+            {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": arguments}}]}
+        ]);
+        let imported = load(&json.to_string());
+        let message = imported.sessions[0].entries[1].message().expect("a message").clone();
+        assert!(message.to_map().is_some());
+        (message.blocks[0].text.clone(), arguments)
+    };
+    let (sent, given) = call(64);
+    assert_eq!(sent, given.replace(' ', ""));
+    for depth in [65, 125, 200, 100_000] {
+        let (sent, given) = call(depth);
+        assert_eq!(sent, serde_json::json!({ "_raw": given }).to_string());
+    }
+}
