@@ -11,6 +11,7 @@ mod entry;
 mod error;
 pub mod import;
 pub mod message;
+mod pictures;
 mod session;
 mod time;
 pub mod tokens;

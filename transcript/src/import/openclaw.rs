@@ -131,6 +131,7 @@ fn payload(
     if kind == "message" {
         return match map.shift_remove("message") {
             Some(Value::Object(message)) if message.get("role").is_some_and(Value::is_string) => {
+                builder.empty_parts(&message);
                 said(id, timestamp, message, map)
             }
             Some(no_message) => {

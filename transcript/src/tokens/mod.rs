@@ -6,7 +6,7 @@
 //! in.
 //!
 //! What counts is what is sent: text, reasoning, a tool call's id, name and argument JSON, a tool result's text and call
-//! id, plus [`MESSAGE_OVERHEAD`], [`BLOCK_OVERHEAD`], [`CALL_OVERHEAD`] and [`IMAGE_TOKENS`]. A message that is sent in
+//! id, for a block of another kind the text it is sent as ([`crate::content::retold`]), plus [`MESSAGE_OVERHEAD`], [`BLOCK_OVERHEAD`], [`CALL_OVERHEAD`] and [`IMAGE_TOKENS`]. A message that is sent in
 //! another form than it is recorded in costs what it costs as sent, at most [`RETOLD_OVERHEAD`] more: a count never
 //! changes on the way into a prompt.
 
@@ -21,13 +21,15 @@ use tiktoken_rs::CoreBPE;
 
 use crate::Message;
 
+pub use parts::{block as block_cost, call as call_cost};
+
 /// Tokens for a message's frame: role and separators.
 pub const MESSAGE_OVERHEAD: u64 = 4;
 /// Tokens for the frame of each block.
 pub const BLOCK_OVERHEAD: u64 = 1;
 /// Tokens for the frame of a tool call or of a tool result's link to it, beside the block's own.
 pub const CALL_OVERHEAD: u64 = 4;
-/// Tokens for a picture, whatever its size or carrier (contract, 7.2: 8,000 characters). Providers bill pictures by
+/// Tokens for a picture, whatever its size (contract, 7.2: 8,000 characters). Providers bill pictures by
 /// dimensions and scale large ones down; the length of the encoded file says nothing.
 pub const IMAGE_TOKENS: u64 = 2_000;
 

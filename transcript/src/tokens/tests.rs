@@ -1,5 +1,7 @@
 use super::*;
 use crate::Message;
+use crate::content::retold;
+use context_engine_interface::{BlockKind, Role};
 use serde_json::Value;
 
 const O200K: TokenCounter = TokenCounter::new(Encoding::O200kBase);
@@ -132,6 +134,19 @@ fn text_that_looks_like_data_is_text_where_it_is_sent_as_text() {
     assert!(sent > IMAGE_TOKENS, "{sent}");
     let prose = tokens(r#"{"role":"user","content":[{"type":"odd","note":"data: one, two"}]}"#);
     assert!(prose < 30, "{prose}");
+}
+
+#[test]
+fn a_long_word_in_an_unknown_block_counted_as_one_picture() {
+    let block = |content: &str| {
+        let block = format!(r#"{{"type":"tool_result","content":"{content}"}}"#);
+        let sent = retold(Role::USER, BlockKind::OTHER, &block).expect("sent as text");
+        let cost = tokens(&format!(r#"{{"role":"user","content":[{block}]}}"#));
+        assert_eq!(cost, MESSAGE_OVERHEAD + BLOCK_OVERHEAD + O200K.text(&sent));
+        cost
+    };
+    assert!(block(&"x".repeat(400_000)) > 40_000);
+    assert!(block(&"abcDEF12".repeat(100_000)) < 60);
 }
 
 #[test]

@@ -48,12 +48,16 @@ pub(super) fn convert(mut message: Map<String, Value>, position: u64, calls: &mu
                 });
                 blocks.splice(0..0, objects);
             }
-            if let Some(Value::Array(tool_calls)) = message.get_mut("tool_calls").map(Value::take) {
-                message.shift_remove("tool_calls");
+            if message.get("tool_calls").is_some_and(|calls| calls.is_array() || calls.is_object()) {
+                let tool_calls = match message.shift_remove("tool_calls") {
+                    Some(Value::Array(calls)) => calls,
+                    other => other.into_iter().collect(),
+                };
                 blocks.extend(tool_calls.into_iter().map(|call| tool_call(call, calls)));
             }
-            if let Some(Value::Object(function)) = message.get_mut("function_call").map(Value::take) {
-                message.shift_remove("function_call");
+            if message.get("function_call").is_some_and(Value::is_object)
+                && let Some(function) = message.shift_remove("function_call")
+            {
                 let id = format!("call_{position:06}");
                 calls.function_call = Some(id.clone());
                 blocks.push(tool_call(json!({ "id": id, "function": function }), calls));

@@ -183,6 +183,7 @@ fn session(id: String, messages: Vec<Value>, meta: Map<String, Value>) -> Record
             Value::Object(map) if map.get("role").is_some_and(Value::is_string) => {
                 let id = map.get("id").and_then(Value::as_str).map(str::to_owned);
                 let map = convert(map, position, &mut calls);
+                dialogue.builder.empty_parts(&map);
                 let payload = |id: &str, at: &Timestamp| build::message(id, at, map).map(EntryPayload::Message);
                 dialogue.push(position, id, payload, String::new());
             }

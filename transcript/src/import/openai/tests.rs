@@ -131,3 +131,22 @@ fn arguments_nested_too_deep_emptied_the_message() {
         assert_eq!(sent, serde_json::json!({ "_raw": given }).to_string());
     }
 }
+
+#[test]
+fn parts_and_calls_that_are_no_objects_were_sent_as_they_are() {
+    let imported = load(
+        r#"[{"role": "user", "content": ["hello", 7]},
+            {"role": "assistant", "content": [null, "t", 7], "tool_calls": [null]},
+            {"role": "user", "content": 7},
+            {"role": "assistant", "tool_calls": {"id": "c", "function": {"name": "f", "arguments": "{}"}}}]"#,
+    );
+    assert_eq!(
+        messages(&imported.sessions[0]),
+        r#"m000001 {"role":"user","content":[{"type":"text","text":"hello"},{"type":"text","text":"7"}]}
+m000002 {"role":"assistant","content":[{"type":"text","text":"t"},{"type":"text","text":"7"}]}
+m000003 {"role":"user","content":[{"type":"text","text":"7"}]}
+m000004 {"role":"assistant","content":[{"type":"toolCall","id":"c","name":"f","arguments":{}}]}
+"#
+    );
+    assert_eq!(imported.sessions[0].counts.mended.get("empty part"), Some(&2));
+}
