@@ -11,7 +11,7 @@
 //! B "ls" "out"          command       C "x" custom   O "x" a role without a name here
 //! ```
 //!
-//! `"ab"*3` is `"ababab"`; `<c1:read {"path":"p"}>` gives arguments, `<c1:read ->` has none at all.
+//! `{…}` is a block of another kind, its JSON without blanks outside strings. `"ab"*3` is `"ababab"`; `<c1:read {"path":"p"}>` gives arguments, `<c1:read ->` has none at all.
 
 use std::sync::Arc;
 
@@ -133,6 +133,7 @@ fn block(token: &str) -> Value {
             }
             block
         }
+        b'{' => serde_json::from_str(token).expect("a block"),
         _ if token == "img" => json!({ "type": "image", "mimeType": "image/png", "data": "AAAA" }),
         _ => panic!("no such block: {token}"),
     }
@@ -185,7 +186,7 @@ fn line(m: &Message) -> String {
             BlockKind::TOOL_CALL if b.text == "{}" => format!("<{}:{}>", b.id, b.name),
             BlockKind::TOOL_CALL => format!("<{}:{} {}>", b.id, b.name, b.text),
             BlockKind::IMAGE => "img".to_owned(),
-            _ => "?".to_owned(),
+            _ => m.raw(b).to_owned(),
         });
     }
     if let Some(model) = map.get("model").and_then(Value::as_str) {

@@ -1,10 +1,10 @@
 //! What messages cost, with nothing but a way to count text.
 //!
-//! Decision: the same sum as [`context_engine_transcript::tokens`], and where that looks into blocks of unknown kind,
-//! their whole JSON: a fit that is a little too small still answers, one that is too large does not.
+//! Decision: the same sum as [`context_engine_transcript::tokens`], block by block by the same function: a fit and the host
+//! that checks it must agree.
 
-use context_engine_interface::{BlockKind, MessageView, Messages, Role};
-use context_engine_transcript::tokens::{BLOCK_OVERHEAD, CALL_OVERHEAD, IMAGE_TOKENS, MESSAGE_OVERHEAD};
+use context_engine_interface::{MessageView, Messages, Role};
+use context_engine_transcript::tokens::{BLOCK_OVERHEAD, CALL_OVERHEAD, MESSAGE_OVERHEAD, block_cost};
 
 use crate::pipeline::{BOOTSTRAP, CONTINUE, NO_OUTPUT, summary_text};
 
@@ -24,15 +24,7 @@ pub(crate) fn message(view: &MessageView<'_>, count: Count<'_>) -> u64 {
     if view.blocks.is_empty() && wrapper > 0 && !is_mute(view) {
         return MESSAGE_OVERHEAD + wrapper + count(view.json.as_str());
     }
-    let blocks = view.blocks.iter().map(|block| {
-        let parts = match block.kind {
-            BlockKind::TEXT | BlockKind::THINKING => count(block.text.as_str()),
-            BlockKind::TOOL_CALL => call(block.id.as_str(), block.name.as_str(), block.text.as_str(), count),
-            BlockKind::IMAGE => IMAGE_TOKENS,
-            _ => count(block.raw.as_str()),
-        };
-        BLOCK_OVERHEAD + parts
-    });
+    let blocks = view.blocks.iter().map(|block| BLOCK_OVERHEAD + block_cost(view.role, block, count));
     frame(view, count) + wrapper + blocks.sum::<u64>()
 }
 
@@ -56,11 +48,6 @@ pub(crate) fn frame(view: &MessageView<'_>, count: Count<'_>) -> u64 {
         Role::TOOL_RESULT => MESSAGE_OVERHEAD + CALL_OVERHEAD + count(view.tool_call_id.as_str()),
         _ => MESSAGE_OVERHEAD,
     }
-}
-
-/// What a tool call costs, without its block's frame.
-pub(crate) fn call(id: &str, name: &str, arguments: &str, count: Count<'_>) -> u64 {
-    CALL_OVERHEAD + count(id) + count(name) + count(arguments)
 }
 
 /// What a person's command costs, without its output.

@@ -5,7 +5,8 @@
 //! Calls, ids, names and the pairing stay to the last (public reports C4, A10, A13).
 
 use context_engine_interface::{BlockKind, BlockView, MessageView};
-use context_engine_transcript::tokens::{BLOCK_OVERHEAD, IMAGE_TOKENS};
+use context_engine_transcript::content::retold;
+use context_engine_transcript::tokens::{BLOCK_OVERHEAD, IMAGE_TOKENS, call_cost};
 use serde_json::{Map, Value, json};
 
 use super::cost::{self, Count};
@@ -43,10 +44,14 @@ pub(crate) fn text(view: &MessageView<'_>, max: u64, count: Count<'_>) -> Option
             BlockKind::TEXT => (count(block.text.as_str()), Some(block.text.to_string())),
             BlockKind::IMAGE if keep_pictures => (IMAGE_TOKENS, None),
             BlockKind::IMAGE => {
-                let note = format!("[{} left out: it did not fit]", picture_name(block));
+                let note = picture_note(block);
                 (count(&note), Some(note))
             }
-            _ => (count(block.raw.as_str()), None),
+            kind => {
+                // Thinking has no text that is sent here.
+                let text = retold(view.role, kind, block.raw.as_str()).unwrap_or_default();
+                (count(&text), Some(text.into_owned()))
+            }
         };
         parts.push(Piece { block, whole, text, given: 0 });
     }
@@ -120,13 +125,21 @@ fn assistant_at(view: &MessageView<'_>, text: usize, argument: usize, count: Cou
                 if argument < usize::MAX {
                     cut_strings(&mut arguments, argument, view.id.as_str());
                 }
-                tokens += cost::call(block.id.as_str(), block.name.as_str(), &arguments.to_string(), count);
+                tokens += call_cost(block.id.as_str(), block.name.as_str(), &arguments.to_string(), count);
                 call.insert("arguments".into(), arguments);
                 content.push(Value::Object(call));
             }
-            _ => {
-                tokens += count(block.raw.as_str());
+            BlockKind::IMAGE if text == usize::MAX => {
+                tokens += IMAGE_TOKENS;
                 content.push(serde_json::from_str(block.raw.as_str()).ok()?);
+            }
+            kind => {
+                let told = match retold(view.role, kind, block.raw.as_str()) {
+                    Some(told) => cut_to_chars(&told, text, view.id.as_str()),
+                    None => picture_note(block),
+                };
+                tokens += count(&told);
+                content.push(json!({ "type": "text", "text": told }));
             }
         }
     }
@@ -178,8 +191,10 @@ pub(crate) fn shares(room: u64, wants: &[u64]) -> Vec<u64> {
     (0..).zip(wants).map(give).collect()
 }
 
-fn picture_name(block: &BlockView<'_>) -> String {
-    if block.name.is_empty() { "image".to_owned() } else { block.name.to_string() }
+/// The line that stands for a picture.
+fn picture_note(block: &BlockView<'_>) -> String {
+    let name = if block.name.is_empty() { "image" } else { block.name.as_str() };
+    format!("[{name} left out: it did not fit]")
 }
 
 fn object(json: &str) -> Option<Map<String, Value>> {

@@ -155,6 +155,30 @@ fn pictures_become_a_line_when_there_is_no_room_for_them() {
 }
 
 #[test]
+fn a_picture_in_another_carrier_kept_the_newest_message_from_fitting() {
+    let picture = r#"{"type":"image_url","image_url":{"url":"data:image/png;base64,iVBORw0KGgo="}}"#;
+    for budget in [200, 300, 1_000, 3_000, 5_000, 8_000] {
+        for history in [
+            format!("U {picture} \"word \"*20000"),
+            format!("U \"q\"\nA <c1:read>\nR c1:read \"word \"*20000 {picture}"),
+        ] {
+            let out = fitted(&history, budget);
+            assert!(print(&out).contains("left out"), "{budget}: {}", print(&out));
+            assert!(cost_of(&out, &by_four) > budget / 2, "{budget}: the room is used");
+        }
+        fitted(&format!("U \"q\"\nA \"word \"*20000 {picture}\nU \"next\""), budget);
+    }
+}
+
+#[test]
+fn an_unknown_block_is_cut_like_the_text_it_is_sent_as() {
+    let words = "word ".repeat(20_000);
+    let out = fitted(&format!(r#"U {{"type":"tool_result","content":"{words}"}}"#), 1_000);
+    assert!(out[0].text().starts_with(r#"{"type":"tool_result","content":"word word"#), "{}", out[0].text());
+    assert!(cost_of(&out, &by_four) > 800, "the room is used");
+}
+
+#[test]
 fn a_command_with_a_long_output_is_cut_like_a_result() {
     let out = fitted("U \"one\"\nA \"a\"\nB \"find .\" \"file \"*20000", 1_000);
     assert!(print(&out).contains("B \"find .\" \"file file"), "{}", print(&out));

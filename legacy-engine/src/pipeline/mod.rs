@@ -20,6 +20,7 @@ mod parts;
 pub(crate) mod properties;
 mod render;
 mod sanitize;
+mod sent;
 #[cfg(test)]
 mod tests;
 mod validate;

@@ -82,16 +82,20 @@ pub(crate) fn build(id: &str, mut fields: Map<String, Value>, parts: &[Part<'_>]
     Some(message)
 }
 
-/// The same message with other parts; id, fields and what the host noted about it stay, the token count does not. `None`
+/// The same message with other parts; id, date, fields and what the host noted about it stay, the token count does not. `None`
 /// when its JSON cannot be read.
 pub(crate) fn with_parts(message: &Message, parts: &[Part<'_>]) -> Option<Message> {
     with_fields(message, message.to_map()?, parts)
 }
 
-/// The same message with other fields and parts; id and what the host noted about it stay, the token count does not.
+/// The same message with other fields and parts; id, date and what the host noted about it stay, the token count does not.
 pub(crate) fn with_fields(message: &Message, fields: Map<String, Value>, parts: &[Part<'_>]) -> Option<Message> {
     let mut changed = build(&message.id, fields, parts)?;
     changed.flags = changed.flags.with(message.flags);
+    if changed.timestamp_ms == 0 {
+        // Dated by its entry, not by its JSON.
+        changed.timestamp_ms = message.timestamp_ms;
+    }
     Some(changed)
 }
 

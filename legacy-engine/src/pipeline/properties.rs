@@ -24,6 +24,16 @@ fn line() -> impl Strategy<Value = String> {
         2 => mark.clone().prop_map(|mark| format!("A{mark} \"a#\"")),
         1 => prop::sample::select(vec!["A \"HEARTBEAT_OK\"", "A! ", "A [t]", "A [t/S] \"a#\" @m1", "A [t/S] @m2"])
             .prop_map(str::to_owned),
+        1 => prop::sample::select(vec![
+            r#"U [t] {"type":"audio","n":"o#"}"#,
+            r#"U {"type":"image_url","image_url":"https://host.example/#.png"}"#,
+            r#"A "a#" {"type":"toolCall","id":"c1","name":"read","arguments":null} {"type":"odd","n":"o#"}"#,
+            r#"R c1:read {"type":"toolCall","id":"z","name":"f","arguments":{}} [t/S]"#,
+            r#"R c2:read [t]"#,
+            r#"C {"type":"toolCall","id":"z","name":"f","arguments":{}}"#,
+            r#"C [t/S]"#,
+        ])
+        .prop_map(str::to_owned),
         4 => (mark, calls).prop_map(|(mark, calls)| format!("A{mark} \"a#\" [t/S] {calls} @m1")),
         5 => (result_mark, id, tool, prop::bool::weighted(0.9)).prop_map(|(mark, id, tool, speaks)| {
             let id = if id.is_empty() { "''" } else { id };
@@ -97,7 +107,7 @@ proptest! {
         let user = |m: &Message| m.role == Role::USER && !m.flags.contains(MessageFlags::EXCLUDED);
         let mut said = texts(&given, |m| user(m) && !m.flags.contains(MessageFlags::HEARTBEAT));
         let mut sent = texts(&out, user);
-        sent.retain(|text| !text.starts_with('h') && text != IMAGE_REMOVED);
+        sent.retain(|text| !text.starts_with(['h', '{']) && text != IMAGE_REMOVED);
         // Repeats may have become neighbours, and then count once.
         said.dedup();
         sent.dedup();
@@ -108,7 +118,9 @@ proptest! {
         };
         let said = texts(&given, |m| m.role == Role::ASSISTANT && !dead(m));
         let sent = texts(&out, |m| m.role == Role::ASSISTANT);
-        let real = |texts: Vec<String>| texts.into_iter().filter(|t| t != "HEARTBEAT_OK").collect::<Vec<_>>();
+        let real = |texts: Vec<String>| {
+            texts.into_iter().filter(|t| t != "HEARTBEAT_OK" && !t.starts_with('{')).collect::<Vec<_>>()
+        };
         prop_assert_eq!(real(said), real(sent));
     }
 
@@ -119,6 +131,12 @@ proptest! {
         prop_assert_eq!(out.is_empty(), view.is_empty());
         prop_assert!(out.first().is_none_or(|m| m.role == Role::USER));
         prop_assert!(out.last().is_none_or(|m| m.role != Role::ASSISTANT));
+        for (message, block) in out.iter().flat_map(|m| m.blocks.iter().map(move |b| (m, b))) {
+            let speech = [BlockKind::TEXT, BlockKind::IMAGE].contains(&block.kind);
+            let thought = [BlockKind::THINKING, BlockKind::TOOL_CALL].contains(&block.kind);
+            prop_assert!(speech || (thought && message.role == Role::ASSISTANT), "{}", message.json);
+            prop_assert!(block.kind != BlockKind::TOOL_CALL || block.text.starts_with('{'), "{}", message.json);
+        }
         for pair in out.windows(2) {
             let calls = pair[0].tool_calls().next().is_some();
             prop_assert!(pair[0].role != pair[1].role || pair[0].role == Role::TOOL_RESULT || calls);

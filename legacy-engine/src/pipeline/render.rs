@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::parts::{self, Part};
+use super::sent;
 use super::validate::validate;
 
 /// Text of the user message behind a history that ends in a reply: not every model takes a reply to continue.
@@ -36,7 +37,7 @@ pub struct RenderReport {
 /// Turns a history into the messages of a prompt.
 ///
 /// Only the roles `user`, `assistant` and `toolResult` come out, each with no more than `role`, `toolCallId`, `toolName`,
-/// `isError`, `timestamp` and `content`. Summaries are wrapped as contract §5.2 says, commands show what was run and
+/// `isError`, `timestamp` and `content`, and no blocks but those a model is sent (the table in `sent.rs`). Summaries are wrapped as contract §5.2 says, commands show what was run and
 /// printed. Neighbours of one role are merged, blocks unchanged. What comes out starts with a user message, ends in a user message
 /// or a tool result, and is never empty unless `messages` is; fillers are flagged as synthetic and belong in no file.
 pub fn render(messages: &[Arc<Message>]) -> (Vec<Arc<Message>>, RenderReport) {
@@ -73,14 +74,19 @@ fn branch_text(summary: &str) -> String {
 }
 
 fn reduce(message: &Arc<Message>, report: &mut RenderReport) -> Option<Arc<Message>> {
-    let (role, kept) = match message.role {
-        Role::TOOL_RESULT if message.blocks.is_empty() => (message.role, Part::text(NO_OUTPUT).into_iter().collect()),
-        Role::USER | Role::ASSISTANT | Role::TOOL_RESULT => (message.role, Part::all(message).collect()),
+    let (role, mut kept) = match message.role {
+        Role::USER | Role::ASSISTANT | Role::TOOL_RESULT => (message.role, sent_parts(message.role, message)),
         _ => {
             report.converted += 1;
             (Role::USER, told(message)?)
         }
     };
+    if role == Role::TOOL_RESULT && kept.is_empty() {
+        kept.extend(Part::text(NO_OUTPUT));
+    }
+    if kept.is_empty() {
+        return None;
+    }
     let mut fields = Map::new();
     fields.insert("role".into(), role.name()?.into());
     if role == Role::TOOL_RESULT {
@@ -102,6 +108,10 @@ fn reduce(message: &Arc<Message>, report: &mut RenderReport) -> Option<Arc<Messa
     Some(Arc::new(plain))
 }
 
+fn sent_parts(role: Role, message: &Message) -> Vec<Part<'_>> {
+    message.blocks.iter().filter_map(|block| sent::part(role, message, block)).collect()
+}
+
 /// What a message of another role tells the model; `None` when it tells nothing.
 fn told(message: &Message) -> Option<Vec<Part<'_>>> {
     let fields = message.to_map().unwrap_or_default();
@@ -112,7 +122,7 @@ fn told(message: &Message) -> Option<Vec<Part<'_>>> {
         Role::BRANCH_SUMMARY => branch_text(&summary()),
         Role::BASH_EXECUTION => command_text(&fields),
         _ => {
-            let kept: Vec<Part<'_>> = Part::all(message).collect();
+            let kept = sent_parts(Role::USER, message);
             return (!kept.is_empty()).then_some(kept);
         }
     };

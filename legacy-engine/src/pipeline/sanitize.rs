@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use context_engine_interface::{BlockFlags, BlockKind, MessageFlags, Role};
-use context_engine_transcript::content::is_shallow;
 use context_engine_transcript::{Block, Message};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::parts::{self, Part};
+use super::sent::{self, is_misplaced_thinking, mend_call, needs_arguments};
 
 /// An assistant's answer that means "say nothing" (contract §4.1.2).
 const SILENT_REPLY: &str = "NO_REPLY";
@@ -31,6 +31,10 @@ pub struct SanitizeReport {
     pub foreign_thinking: usize,
     /// Tool calls whose arguments were missing or no object.
     pub mended_arguments: usize,
+    /// Thinking blocks in messages that are no assistant's, left out.
+    pub misplaced_thinking: usize,
+    /// Blocks of kinds that no model is sent, or not in such a message, that became text.
+    pub retold_blocks: usize,
     /// Messages from which private fields (`details`, `partialJson`) were taken.
     pub stripped: usize,
 }
@@ -41,6 +45,8 @@ pub struct SanitizeReport {
 ///   a failed or interrupted turn, a reply of thinking only, a reply of `NO_REPLY` only, a blank summary.
 /// - Thinking stays whole when it is signed, and by `model` when one is given (`id` or `provider/id`; a reply that does
 ///   not say which model wrote it is taken to be that one); all other thinking goes.
+/// - Blocks of a kind that a model is not sent become text, and so do tool calls in a message that is no assistant's;
+///   thinking there goes (the table in `sent.rs`).
 /// - Tool calls without arguments get `{}`; arguments that are no object are kept under `input`.
 /// - A message whose role has no name here travels on when it holds text: it was put there for the model to read.
 ///
@@ -62,9 +68,11 @@ fn clean(message: Arc<Message>, model: Option<&str>, report: &mut SanitizeReport
         let fate = fate(&message, block, foreign);
         match fate {
             Fate::BlankText => report.blank_texts += 1,
+            Fate::Thinking if is_misplaced_thinking(message.role, block) => report.misplaced_thinking += 1,
             Fate::Thinking if foreign && block.flags.contains(BlockFlags::SIGNED) => report.foreign_thinking += 1,
             Fate::Thinking => report.unsigned_thinking += 1,
             Fate::Mend => report.mended_arguments += usize::from(needs_arguments(block)),
+            Fate::Retell => report.retold_blocks += 1,
             Fate::Keep => {}
         }
         fates.push(fate);
@@ -80,7 +88,7 @@ fn clean(message: Arc<Message>, model: Option<&str>, report: &mut SanitizeReport
     }
     let Some(mut fields) = message.to_map() else { return Some(message) };
     let had_private = private && fields.remove("details").is_some();
-    let mut mended = false;
+    let (mut mended, mut retold) = (false, false);
     let mut kept: Vec<Part<'_>> = Vec::with_capacity(fates.len());
     for (block, fate) in message.blocks.iter().zip(&fates) {
         let part = Part::of(&message, block);
@@ -91,10 +99,14 @@ fn clean(message: Arc<Message>, model: Option<&str>, report: &mut SanitizeReport
                 mended |= changed.is_some();
                 kept.push(changed.unwrap_or(part));
             }
+            Fate::Retell => {
+                retold = true;
+                kept.extend(sent::part(message.role, &message, block));
+            }
             Fate::BlankText | Fate::Thinking => {}
         }
     }
-    let unchanged = !had_private && !mended && kept.len() == message.blocks.len();
+    let unchanged = !had_private && !mended && !retold && kept.len() == message.blocks.len();
     if unchanged {
         return Some(message);
     }
@@ -104,7 +116,7 @@ fn clean(message: Arc<Message>, model: Option<&str>, report: &mut SanitizeReport
         None => return Some(message),
     };
     if !mended && kept.len() == message.blocks.len() {
-        // Only what is never sent went away, so the cost stands.
+        // Only what is never sent went away, and what is retold was counted as it is told, so the cost stands.
         changed.tokens = message.tokens;
     }
     Some(Arc::new(changed))
@@ -116,51 +128,29 @@ enum Fate {
     BlankText,
     Thinking,
     Mend,
+    Retell,
 }
 
 impl Fate {
     fn stays(self) -> bool {
-        matches!(self, Fate::Keep | Fate::Mend)
+        matches!(self, Fate::Keep | Fate::Mend | Fate::Retell)
     }
 }
 
 fn fate(message: &Message, block: &Block, foreign: bool) -> Fate {
     match block.kind {
         BlockKind::TEXT if block.text.trim().is_empty() => Fate::BlankText,
+        BlockKind::THINKING if is_misplaced_thinking(message.role, block) => Fate::Thinking,
         BlockKind::THINKING if foreign || !block.flags.contains(BlockFlags::SIGNED) => Fate::Thinking,
-        BlockKind::TOOL_CALL if needs_arguments(block) || has_partial(message, block) => Fate::Mend,
+        BlockKind::TEXT | BlockKind::THINKING | BlockKind::IMAGE => Fate::Keep,
+        kind if kind != BlockKind::TOOL_CALL || message.role != Role::ASSISTANT => Fate::Retell,
+        _ if needs_arguments(block) || has_partial(message, block) => Fate::Mend,
         _ => Fate::Keep,
     }
 }
 
 fn has_partial(message: &Message, block: &Block) -> bool {
     message.raw(block).contains("\"partialJson\"")
-}
-
-/// Arguments that are missing, `null`, or anything else that is no object.
-fn needs_arguments(block: &Block) -> bool {
-    !block.text.starts_with('{')
-}
-
-/// The call with an object for arguments and without scratch fields; `None` when it was in order.
-fn mend_call(mut call: Map<String, Value>) -> Option<Map<String, Value>> {
-    let had_partial = call.remove("partialJson").is_some();
-    if call.get("arguments").is_some_and(Value::is_object) {
-        return had_partial.then_some(call);
-    }
-    let given = call.remove("arguments").filter(|given| !given.is_null()).or_else(|| call.remove("input"));
-    let arguments = match given {
-        None | Some(Value::Null) => Map::new(),
-        Some(Value::Object(map)) => map,
-        Some(Value::String(text)) => match serde_json::from_str::<Value>(&text).ok().filter(is_shallow) {
-            Some(Value::Object(map)) => map,
-            _ if text.trim().is_empty() => Map::new(),
-            _ => Map::from_iter([("input".to_owned(), Value::String(text))]),
-        },
-        Some(other) => Map::from_iter([("input".to_owned(), other)]),
-    };
-    call.insert("arguments".into(), Value::Object(arguments));
-    Some(call)
 }
 
 fn is_foreign(message: &Message, model: Option<&str>) -> bool {

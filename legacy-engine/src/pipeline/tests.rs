@@ -298,6 +298,17 @@ fn arguments_that_are_null_or_no_object_were_sent_as_they_are() {
 }
 
 #[test]
+fn a_message_dated_by_its_entry_lost_its_date_when_it_was_changed() {
+    let dated = |text: &str| -> Vec<Arc<Message>> {
+        let dates = (1..).zip(parse(text));
+        dates.map(|(at, m)| Arc::new(Message { timestamp_ms: at, ..Message::clone(&m) })).collect()
+    };
+    let (out, _) =
+        run(dated("U \"one\"\nU \"two\"\nA \"a\"\nA <:read null>\nR '':read \"r\""), &PipelineOptions::default());
+    assert_eq!(out.iter().map(|m| m.timestamp_ms).collect::<Vec<_>>(), [2, 3, 5]);
+}
+
+#[test]
 fn private_fields_do_not_travel() {
     let json = r#"{"role":"toolResult","toolCallId":"c","toolName":"t","details":{"secret":1},"content":[{"type":"text","text":"\"details\""}]}"#;
     let serde_json::Value::Object(map) = serde_json::from_str(json).expect("JSON") else { unreachable!() };

@@ -78,6 +78,7 @@ fn merge_users(run: &[Arc<Message>], report: &mut ValidateReport) -> Arc<Message
     match parts::build(&first.id, fields, &kept) {
         Some(mut merged) => {
             merged.flags = merged.flags.with(flags);
+            merged.timestamp_ms = if merged.timestamp_ms == 0 { last.timestamp_ms } else { merged.timestamp_ms };
             merged.tokens = cost_of(different.iter().map(|message| message.as_ref()));
             Arc::new(merged)
         }
@@ -116,6 +117,7 @@ fn merge_assistants(run: &[Arc<Message>], report: &mut ValidateReport) -> Arc<Me
     match parts::build(&first.id, fields, &kept) {
         Some(mut merged) => {
             merged.flags = merged.flags.with(parts::shared_flags(run));
+            merged.timestamp_ms = if merged.timestamp_ms == 0 { first.timestamp_ms } else { merged.timestamp_ms };
             merged.tokens = cost_of(run.iter().map(Arc::as_ref));
             Arc::new(merged)
         }
