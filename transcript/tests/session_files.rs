@@ -95,6 +95,29 @@ fn every_kind_of_entry_is_read_or_kept() {
 }
 
 #[test]
+fn big_numbers_changed_and_numbers_that_are_none_cost_the_record() {
+    let call = |id: &str, arguments: &str| {
+        format!(
+            r#"{{"type":"message","id":"{id}","message":{{"role":"assistant","content":[{{"type":"toolCall","id":"c","name":"f","arguments":{arguments}}}],"n":18446744073709551617}}}}"#
+        )
+    };
+    let whole = r#"{"x":12345678901234567890123,"y":1e400,"z":-0.10,"w":1E5}"#;
+    let imported = load(&[HEADER, &call("a", whole), &call("b", r#"{"x":NaN,"y":[-Infinity,"NaN"]}"#)]);
+    let jsons: Vec<&str> =
+        imported.sessions[0].entries.iter().filter_map(Entry::message).map(|m| m.json.as_str()).collect();
+    // The digits stay; only an exponent has one spelling.
+    let json = |arguments: &str| {
+        format!(
+            r#"{{"role":"assistant","content":[{{"type":"toolCall","id":"c","name":"f","arguments":{arguments}}}],"n":18446744073709551617}}"#
+        )
+    };
+    let kept = whole.replace("1e400", "1e+400").replace("1E5", "1e+5");
+    assert_eq!(jsons, [json(&kept), json(r#"{"x":null,"y":[null,"NaN"]}"#)]);
+    assert_eq!(imported.warnings, [ImportWarning::NoNumbers { lines: vec![3] }]);
+    assert_eq!(imported.warnings[0].to_string(), "1 line with NaN or Infinity (3): read with null in place");
+}
+
+#[test]
 fn version_1_is_linear_and_names_the_kept_entry_by_its_place() {
     let message = |text: &str| format!(r#"{{"type":"message","message":{{"role":"user","content":"{text}"}}}}"#);
     let session = session(&[

@@ -125,8 +125,10 @@ pub(super) fn shape(name: &str, bytes: &[u8]) -> Result<Shape, TranscriptError> 
 
 fn document(content: &[u8]) -> Result<Value, serde_json::Error> {
     serde_json::from_slice(content).or_else(|error| {
-        let mended = std::str::from_utf8(content).ok().and_then(lines::without_half_surrogates);
-        mended.map_or(Err(error), |text| serde_json::from_str(&text))
+        let Ok(text) = std::str::from_utf8(content) else { return Err(error) };
+        let paired = lines::without_half_surrogates(text);
+        let numbers = lines::without_no_numbers(paired.as_deref().unwrap_or(text));
+        numbers.or(paired).map_or(Err(error), |text| serde_json::from_str(&text))
     })
 }
 

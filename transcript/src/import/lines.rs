@@ -1,8 +1,8 @@
 //! Records out of lines of JSON, damaged ones included.
 //!
 //! Decision: a damaged line costs what is damaged and no more. Power loss leaves runs of NUL, two writers leave a record
-//! cut off and the next one behind it on the same line, a cut inside an emoji leaves half a surrogate pair; the records
-//! before, behind and between are whole and are used. What is lost is counted by line, so that it can be said.
+//! cut off and the next one behind it on the same line, a cut inside an emoji leaves half a surrogate pair, and Python
+//! writes numbers that are none; the records before, behind and between are whole and are used. What is lost is counted by line, so that it can be said.
 //!
 //! Time is linear: every attempt to find a record starts behind the last one.
 
@@ -43,6 +43,8 @@ pub(super) struct Damage {
     pub(super) not_utf8: Vec<u64>,
     /// Lines with half a surrogate pair, read with U+FFFD in place.
     pub(super) half_surrogates: Vec<u64>,
+    /// Lines with a number that JSON has no word for, read with `null` in place.
+    pub(super) no_numbers: Vec<u64>,
 }
 
 /// Reads every record, until `each` breaks off.
@@ -69,6 +71,9 @@ pub(super) fn read(bytes: &[u8], accept: &Accept, mut each: impl FnMut(Record) -
         }
         if found.half_surrogates {
             damage.half_surrogates.push(line);
+        }
+        if found.no_numbers {
+            damage.no_numbers.push(line);
         }
         if damaged {
             damage.lines.push(line);
@@ -97,6 +102,7 @@ struct Found {
     lost: u64,
     not_utf8: bool,
     half_surrogates: bool,
+    no_numbers: bool,
 }
 
 /// Finds the records of a line that did not parse; `false` when it is one record after all.
@@ -116,12 +122,15 @@ fn mend(bytes: &[u8], accept: &Accept, found: &mut Found) -> bool {
             }
             None => text,
         };
-        match serde_json::from_str(text.trim()) {
-            Ok(json) if (accept.line)(&json) => found.push(json, 0),
-            _ => {
-                damaged = true;
-                search(&text, accept, found);
-            }
+        let whole = |text: &str| serde_json::from_str(text.trim()).ok().filter(accept.line);
+        if let Some(json) = whole(&text) {
+            found.push(json, 0);
+        } else if let Some(json) = without_no_numbers(&text).as_deref().and_then(whole) {
+            found.no_numbers = true;
+            found.push(json, 0);
+        } else {
+            damaged = true;
+            search(&text, accept, found);
         }
     }
     damaged
@@ -190,6 +199,38 @@ pub(super) fn without_half_surrogates(text: &str) -> Option<String> {
     Some(mended)
 }
 
+/// The text with `null` for every `NaN`, `Infinity` and `-Infinity` outside strings; `None` when it has none.
+///
+/// Python writes these, and JSON has no word for them. Only for what may be whole: in a text that begins inside a string,
+/// the strings are what is between them.
+pub(super) fn without_no_numbers(text: &str) -> Option<String> {
+    let mut mended = String::new();
+    let (mut copied, mut at, mut quoted) = (0, 0, false);
+    while let Some(&byte) = text.as_bytes().get(at) {
+        match byte {
+            b'"' => quoted = !quoted,
+            b'\\' if quoted => at += 1,
+            b'N' | b'I' | b'-' if !quoted => {
+                let rest = text.get(at..)?;
+                if let Some(word) = ["NaN", "Infinity", "-Infinity"].into_iter().find(|word| rest.starts_with(word)) {
+                    mended.push_str(text.get(copied..at)?);
+                    mended.push_str("null");
+                    at += word.len();
+                    copied = at;
+                    continue;
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    if copied == 0 {
+        return None;
+    }
+    mended.push_str(text.get(copied..)?);
+    Some(mended)
+}
+
 /// The value of a `\uXXXX` escape at `at`.
 fn code_unit(text: &str, at: usize) -> Option<u32> {
     let hex = text.get(at..at + 6)?.strip_prefix("\\u")?;
@@ -220,6 +261,16 @@ mod tests {
         assert_eq!(mended(r#"a \ud83d b"#).as_deref(), Some(r#"a \ufffd b"#));
         assert_eq!(mended(r#"\ud83d\ud83d\udd25 \udd25"#).as_deref(), Some(r#"\ufffd\ud83d\udd25 \ufffd"#));
         assert_eq!(mended(r#"\ud83d\udd25 \\ud83d \u00e9 \u12"#), None);
+    }
+
+    #[test]
+    fn a_number_json_has_no_word_for_cost_the_record() {
+        let mended = |text| without_no_numbers(text);
+        assert_eq!(mended(r#"[NaN,-Infinity, Infinity,-1]"#).as_deref(), Some("[null,null, null,-1]"));
+        assert_eq!(mended(r#"["NaN \" Infinity","\\",NaN]"#).as_deref(), Some(r#"["NaN \" Infinity","\\",null]"#));
+        assert_eq!(mended(r#"{"a":"NaN","b":-1}"#), None);
+        let (ids, damage) = read_ids(b"{\"id\":\"NaN\",\"x\":NaN}\n{\"id\":\"b\",\"x\":1e400}\n{\"id\":\"c\"}");
+        assert_eq!((ids.as_str(), damage.lines.len(), damage.no_numbers), ("0:NaN 1:b 2:c", 0, vec![1]));
     }
 
     #[test]

@@ -249,6 +249,9 @@ fn imported(format: Format, mut sessions: Vec<RecordedSession>, damage: Damage) 
     if !damage.half_surrogates.is_empty() {
         warnings.push(ImportWarning::HalfSurrogates { lines: damage.half_surrogates });
     }
+    if !damage.no_numbers.is_empty() {
+        warnings.push(ImportWarning::NoNumbers { lines: damage.no_numbers });
+    }
     let without_header = |s: &RecordedSession| s.meta.is_empty();
     if matches!(format, Format::OpenClaw { .. }) && sessions.iter().any(without_header) {
         warnings.push(ImportWarning::NoHeader);

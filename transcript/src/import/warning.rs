@@ -30,6 +30,11 @@ pub enum ImportWarning {
         /// One-based line of the cut.
         line: usize,
     },
+    /// Lines with `NaN` or `Infinity`, read with `null` in place.
+    NoNumbers {
+        /// Line numbers from 1, ascending.
+        lines: Vec<u64>,
+    },
     /// The session file has no header; the id was taken from the file's name.
     NoHeader,
     /// System messages later in a dialogue that differ from the first; kept as entries, not sent.
@@ -63,6 +68,9 @@ impl fmt::Display for ImportWarning {
             }
             ImportWarning::CutDocument { line } => {
                 write!(f, "the JSON document is cut off in line {line}: whole messages before it were used, 1 lost")
+            }
+            ImportWarning::NoNumbers { lines } => {
+                write!(f, "{}: read with null in place", Lines("with NaN or Infinity", lines))
             }
             ImportWarning::NoHeader => f.write_str("no session header: the id was taken from the file's name"),
             ImportWarning::LaterSystemMessages { count } => {
