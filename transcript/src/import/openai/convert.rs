@@ -62,6 +62,11 @@ pub(super) fn convert(mut message: Map<String, Value>, position: u64, calls: &mu
                 calls.function_call = Some(id.clone());
                 blocks.push(tool_call(json!({ "id": id, "function": function }), calls));
             }
+            // A refusal is what the model said, where it said nothing else.
+            let refusal = message.get("refusal").and_then(Value::as_str).filter(|refusal| !refusal.is_empty());
+            if blocks.is_empty() {
+                blocks.extend(refusal.map(Value::from));
+            }
             made.insert("role".to_owned(), "assistant".into());
             made.insert("content".to_owned(), blocks.into());
         }

@@ -49,6 +49,10 @@ pub(super) fn recognises_document(json: &Value) -> bool {
     recognises_line(json) || empty_dialogue || json.as_array().is_some_and(dialogues)
 }
 
+fn has_role(json: &Value) -> bool {
+    json.get("role").is_some_and(Value::is_string)
+}
+
 pub(super) fn is_message(json: &Value) -> bool {
     let role = json.get("role").and_then(Value::as_str);
     let says = ["content", "tool_calls", "function_call", "command", "summary"];
@@ -85,9 +89,10 @@ pub(super) fn import_document(name_id: &str, json: Value) -> (Vec<RecordedSessio
 /// The sessions of a file of lines: one for each dialogue, and one of all messages that stand by themselves.
 pub(super) fn import_lines(name_id: &str, bytes: &[u8]) -> (Vec<RecordedSession>, Damage) {
     let mut sessions = Sessions::new(name_id);
-    let accept = Accept { line: recognises_line, part: recognises_line };
+    // Among chat messages, whoever has a role has said something, if only nothing: hosts have roles of their own.
+    let accept = Accept { line: |json| has_role(json) || dialogue_list(json).is_some(), part: recognises_line };
     let mut damage = lines::read(bytes, &accept, |record| {
-        if is_message(&record.json) {
+        if is_message(&record.json) || dialogue_list(&record.json).is_none() {
             sessions.loose(record.json);
         } else {
             sessions.dialogue(record.json);

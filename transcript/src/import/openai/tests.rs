@@ -150,3 +150,25 @@ m000004 {"role":"assistant","content":[{"type":"toolCall","id":"c","name":"f","a
     );
     assert_eq!(imported.sessions[0].counts.mended.get("empty part"), Some(&2));
 }
+
+#[test]
+fn lines_of_another_role_or_without_content_were_reported_as_damaged() {
+    let imported = load(
+        r#"{"role":"user","content":"hi"}
+           {"role":"ipython","content":"tool text"}
+           {"role":"assistant","refusal":"no"}
+           {"role":"assistant"}
+           {"role":"user","content":"b"}"#,
+    );
+    assert_eq!(
+        messages(&imported.sessions[0]),
+        r#"m000001 {"role":"user","content":[{"type":"text","text":"hi"}]}
+m000002 {"role":"ipython","content":[{"type":"text","text":"tool text"}]}
+m000003 {"role":"assistant","content":[{"type":"text","text":"no"}],"refusal":"no"}
+m000004 {"role":"assistant","content":[]}
+m000005 {"role":"user","content":[{"type":"text","text":"b"}]}
+"#
+    );
+    assert_eq!((imported.warnings, imported.lost), (Vec::new(), 0));
+    assert_eq!(imported.sessions[0].counts.messages.get("ipython"), Some(&1));
+}
