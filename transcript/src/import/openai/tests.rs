@@ -163,12 +163,13 @@ fn lines_of_another_role_or_without_content_were_reported_as_damaged() {
     assert_eq!(
         messages(&imported.sessions[0]),
         r#"m000001 {"role":"user","content":[{"type":"text","text":"hi"}]}
-m000002 {"role":"ipython","content":[{"type":"text","text":"tool text"}]}
 m000003 {"role":"assistant","content":[{"type":"text","text":"no"}],"refusal":"no"}
 m000004 {"role":"assistant","content":[]}
 m000005 {"role":"user","content":[{"type":"text","text":"b"}]}
 "#
     );
+    // Kept as an entry, not played: what a role of one host's own means to a model, nobody else knows.
+    assert_eq!(imported.sessions[0].entries[1].kind(), "ipython");
     assert_eq!((imported.warnings, imported.lost), (Vec::new(), 0));
-    assert_eq!(imported.sessions[0].counts.messages.get("ipython"), Some(&1));
+    assert_eq!(imported.sessions[0].counts.skipped.get("ipython"), Some(&1));
 }
