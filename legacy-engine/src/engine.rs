@@ -83,7 +83,6 @@ impl ContextEngine for LegacyEngine {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
 
     use context_engine_interface::std_types::{RNone, ROption, RSlice};
     use context_engine_interface::{
@@ -104,26 +103,8 @@ mod tests {
     }
 
     impl CallServices for Host {
-        fn is_cancelled(&self) -> bool {
-            false
-        }
-        fn remaining(&self) -> Option<Duration> {
-            None
-        }
-        fn complete(&self, _: &str) -> Result<String, EngineError> {
-            Err(EngineError::unavailable("complete"))
-        }
-        fn rewrite_transcript(&self, _: &str) -> Result<String, EngineError> {
-            Err(EngineError::unavailable("rewrite_transcript"))
-        }
         fn delegate_compaction(&self, request: &str) -> Result<CompactResult, EngineError> {
             Ok(CompactResult::nothing_to_do(request, 7))
-        }
-        fn read_transcript(&self, _: Option<&str>, _: u32) -> Result<String, EngineError> {
-            Err(EngineError::unavailable("read_transcript"))
-        }
-        fn memory_prompt_section(&self, _: &str) -> Result<Option<String>, EngineError> {
-            Ok(None)
         }
     }
 

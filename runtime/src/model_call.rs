@@ -1,7 +1,6 @@
 //! One model call: the session's history → pipeline → engine → prompt, compacting once when it is too much.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use context_engine_interface::{CallServices, CompactResult, EngineError};
 use context_engine_legacy::pipeline::{self, BOOTSTRAP, PipelineOptions};
@@ -152,22 +151,6 @@ impl LiveSession<'_> {
 }
 
 impl CallServices for LiveSession<'_> {
-    fn is_cancelled(&self) -> bool {
-        false
-    }
-
-    fn remaining(&self) -> Option<Duration> {
-        None
-    }
-
-    fn complete(&self, _: &str) -> Result<String, EngineError> {
-        Err(EngineError::unavailable("complete"))
-    }
-
-    fn rewrite_transcript(&self, _: &str) -> Result<String, EngineError> {
-        Err(EngineError::unavailable("rewrite_transcript"))
-    }
-
     fn delegate_compaction(&self, request_json: &str) -> Result<CompactResult, EngineError> {
         let request: Value = serde_json::from_str(request_json)
             .map_err(|error| EngineError::failed(format!("delegate_compaction: no JSON request: {error}")))?;
@@ -178,9 +161,5 @@ impl CallServices for LiveSession<'_> {
     fn read_transcript(&self, after: Option<&str>, limit: u32) -> Result<String, EngineError> {
         let page = self.scratch().page(after, limit as usize).map_err(EngineError::failed)?;
         Ok(Value::Array(page).to_string())
-    }
-
-    fn memory_prompt_section(&self, _: &str) -> Result<Option<String>, EngineError> {
-        Ok(None)
     }
 }

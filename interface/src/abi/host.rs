@@ -46,36 +46,57 @@ pub trait HostServices: Send + Sync + 'static {
 }
 
 /// Services for one call, as a host implements them. Every effect is refused once the call is revoked.
+///
+/// A host implements what it offers; what it leaves out answers [`ErrorCode::UNAVAILABLE`].
 pub trait CallServices: Sync {
     /// Whether the call should stop. Cheap; ask it in loops.
-    fn is_cancelled(&self) -> bool;
+    fn is_cancelled(&self) -> bool {
+        false
+    }
     /// How long the engine still has; `None` without a deadline.
-    fn remaining(&self) -> Option<Duration>;
+    fn remaining(&self) -> Option<Duration> {
+        None
+    }
     /// Completes with the model; request and answer as JSON (contract §1.6).
     ///
     /// # Errors
     /// `Unavailable` without a model, `Cancelled` when the call ends meanwhile, `Failed` with the provider's reason.
-    fn complete(&self, request_json: &str) -> Result<String, EngineError>;
+    fn complete(&self, request_json: &str) -> Result<String, EngineError> {
+        let _ = request_json;
+        Err(EngineError::unavailable("complete"))
+    }
     /// Rewrites transcript entries; request and answer as JSON (contract §5.3).
     ///
     /// # Errors
     /// `Unavailable` where the transcript cannot be written, `Cancelled` after revocation.
-    fn rewrite_transcript(&self, request_json: &str) -> Result<String, EngineError>;
+    fn rewrite_transcript(&self, request_json: &str) -> Result<String, EngineError> {
+        let _ = request_json;
+        Err(EngineError::unavailable("rewrite_transcript"))
+    }
     /// Has the runtime compact the session, as `legacy` would.
     ///
     /// # Errors
     /// `Unavailable` outside a session, `Failed` with the reason.
-    fn delegate_compaction(&self, request_json: &str) -> Result<CompactResult, EngineError>;
+    fn delegate_compaction(&self, request_json: &str) -> Result<CompactResult, EngineError> {
+        let _ = request_json;
+        Err(EngineError::unavailable("delegate_compaction"))
+    }
     /// A page of the transcript's entries after entry `after` (`None` = from the start), oldest first, as a JSON array.
     ///
     /// # Errors
-    /// `Failed` when there is no such entry.
-    fn read_transcript(&self, after: Option<&str>, limit: u32) -> Result<String, EngineError>;
+    /// `Unavailable` outside a session, `Failed` when there is no such entry.
+    fn read_transcript(&self, after: Option<&str>, limit: u32) -> Result<String, EngineError> {
+        let _ = (after, limit);
+        Err(EngineError::unavailable("read_transcript"))
+    }
     /// The memory section for the system prompt; `None` when there is none (contract §1.8).
     ///
     /// # Errors
     /// `Failed` with the reason.
-    fn memory_prompt_section(&self, request_json: &str) -> Result<Option<String>, EngineError>;
+    fn memory_prompt_section(&self, request_json: &str) -> Result<Option<String>, EngineError> {
+        let _ = request_json;
+        Ok(None)
+    }
 }
 
 /// [`HostServices`] as it crosses the boundary.

@@ -1,9 +1,7 @@
 //! What a host offers an engine for its life: its log and its token counts. And what it offers outside of any session:
 //! nothing.
 
-use std::time::Duration;
-
-use context_engine_interface::{CallServices, CompactResult, EngineError, HostServices, LogLevel};
+use context_engine_interface::{CallServices, HostServices, LogLevel};
 use context_engine_transcript::TokenCounter;
 
 /// Services for one engine's life.
@@ -40,26 +38,4 @@ impl HostServices for EngineServices {
 /// Services of a call that belongs to no session, such as `dispose`.
 pub(super) struct NoServices;
 
-impl CallServices for NoServices {
-    fn is_cancelled(&self) -> bool {
-        false
-    }
-    fn remaining(&self) -> Option<Duration> {
-        None
-    }
-    fn complete(&self, _: &str) -> Result<String, EngineError> {
-        Err(EngineError::unavailable("complete"))
-    }
-    fn rewrite_transcript(&self, _: &str) -> Result<String, EngineError> {
-        Err(EngineError::unavailable("rewrite_transcript"))
-    }
-    fn delegate_compaction(&self, _: &str) -> Result<CompactResult, EngineError> {
-        Err(EngineError::unavailable("delegate_compaction"))
-    }
-    fn read_transcript(&self, _: Option<&str>, _: u32) -> Result<String, EngineError> {
-        Err(EngineError::unavailable("read_transcript"))
-    }
-    fn memory_prompt_section(&self, _: &str) -> Result<Option<String>, EngineError> {
-        Ok(None)
-    }
-}
+impl CallServices for NoServices {}

@@ -1,9 +1,8 @@
 //! Ready messages of about 600 bytes with one text block each, and services that do nothing.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use context_engine_interface::{CallServices, CompactResult, EngineError};
+use context_engine_interface::CallServices;
 use context_engine_transcript::Message;
 use serde_json::{Value, json};
 
@@ -119,26 +118,4 @@ pub fn from_json(json: &str) -> Vec<Parsed> {
 #[derive(Debug)]
 pub struct Quiet;
 
-impl CallServices for Quiet {
-    fn is_cancelled(&self) -> bool {
-        false
-    }
-    fn remaining(&self) -> Option<Duration> {
-        None
-    }
-    fn complete(&self, _: &str) -> Result<String, EngineError> {
-        Err(EngineError::unavailable("complete"))
-    }
-    fn rewrite_transcript(&self, _: &str) -> Result<String, EngineError> {
-        Err(EngineError::unavailable("rewrite_transcript"))
-    }
-    fn delegate_compaction(&self, _: &str) -> Result<CompactResult, EngineError> {
-        Err(EngineError::unavailable("delegate_compaction"))
-    }
-    fn read_transcript(&self, _: Option<&str>, _: u32) -> Result<String, EngineError> {
-        Err(EngineError::unavailable("read_transcript"))
-    }
-    fn memory_prompt_section(&self, _: &str) -> Result<Option<String>, EngineError> {
-        Err(EngineError::unavailable("memory_prompt_section"))
-    }
-}
+impl CallServices for Quiet {}
