@@ -5,12 +5,12 @@
 
 use context_engine_interface::std_types::ROption;
 use context_engine_interface::{
-    Acknowledged, AfterTurnParams, AfterTurnResult, AssembleParams, Assembly, BootstrapParams, BootstrapResult, CallContext,
-    CommitStatus, CommitTurnParams, CommitTurnResult, CompactParams, CompactResult, ContextEngine, ContextProjection,
-    EngineContext, EngineError, EngineHost, EngineTools, IngestBatchParams, IngestBatchResult, IngestParams,
-    IngestResult, LogLevel, MaintainParams, MaintainResult, Messages, PrepareSubagentSpawnParams, PromptAuthority,
-    DisposeParams, Role, RollbackSubagentSpawnParams, SpawnPreparation, SubagentEndedParams, ToolCallParams,
-    ToolsListParams, export_engine, text_message,
+    Acknowledged, AfterTurnParams, AfterTurnResult, AssembleParams, Assembly, BootstrapParams, BootstrapResult,
+    CallContext, CommitStatus, CommitTurnParams, CommitTurnResult, CompactParams, CompactResult, ContextEngine,
+    ContextProjection, DisposeParams, EngineContext, EngineError, EngineHost, EngineTools, IngestBatchParams,
+    IngestBatchResult, IngestParams, IngestResult, LogLevel, MaintainParams, MaintainResult, Messages,
+    PrepareSubagentSpawnParams, PromptAuthority, Role, RollbackSubagentSpawnParams, SpawnPreparation,
+    SubagentEndedParams, ToolCallParams, ToolsListParams, export_engine, text_message,
 };
 use journal::{Journal, host_params};
 use serde_json::{Value, json};

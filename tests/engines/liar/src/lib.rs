@@ -12,7 +12,14 @@ struct Liar {
 }
 
 fn segment(kind: SegmentKind, start: u32, len: u32, message_json: &str) -> Segment {
-    Segment { kind, start, len, message_json: RString::from(message_json), source_ids: RVec::new(), extra_json: RString::new() }
+    Segment {
+        kind,
+        start,
+        len,
+        message_json: RString::from(message_json),
+        source_ids: RVec::new(),
+        extra_json: RString::new(),
+    }
 }
 
 fn keep(start: u32, len: u32) -> Segment {

@@ -5,9 +5,10 @@
 #![forbid(unsafe_code)]
 
 use context_engine_interface::{
-    Acknowledged, AfterTurnParams, AfterTurnResult, AssembleParams, Assembly, BootstrapParams, BootstrapResult, CallContext,
-    CompactParams, CompactResult, ContextEngine, DisposeParams, EngineContext, EngineError, IngestBatchParams, IngestBatchResult,
-    IngestParams, IngestResult, MaintainParams, MaintainResult, Role, export_engine, text_message,
+    Acknowledged, AfterTurnParams, AfterTurnResult, AssembleParams, Assembly, BootstrapParams, BootstrapResult,
+    CallContext, CompactParams, CompactResult, ContextEngine, DisposeParams, EngineContext, EngineError,
+    IngestBatchParams, IngestBatchResult, IngestParams, IngestResult, MaintainParams, MaintainResult, Role,
+    export_engine, text_message,
 };
 use journal::Journal;
 
