@@ -61,7 +61,7 @@ fn run() -> Result<(), String> {
     let (command, plugins) = (shown(&command), shown(&plugins));
     println!("\nWhat to try next, from {}:", workspace.display());
     println!(
-        "  {command} replay cli/demo/session.jsonl --engine {ENGINE} --plugins {plugins} --budget 8k --dump prompts"
+        "  {command} replay cli/demo/session.jsonl --engine {ENGINE} --plugins {plugins} --budget 8k --dump target/prompts"
     );
     println!("  {command} plugins inspect {}", shown(&home.join("plugins").join(&library)));
     println!("  {command} replay YOUR-SESSION.jsonl --engine legacy --json");
