@@ -149,28 +149,27 @@ impl EngineHandle {
         }
 
         let Applied { messages, kept, summarised, .. } = applied;
-        let (prompt, mut repaired) = to_prompt(messages);
+        let left_out = request.history.len() - kept;
+        let (prompt, repaired) = to_prompt(messages);
         if prompt.is_empty() && !request.history.is_empty() {
             return Err(PlanError::Empty { known: request.history.len() }.into());
         }
         let tokens = count(&prompt, request.counter);
         let fitted = tokens > room;
-        let (prompt, tokens) = match fitted {
-            true => {
-                let engine = engine.info.id.as_str();
-                tracing::info!(engine, tokens, budget = room, "the prompt is over budget; the host fits it");
-                let (prompt, tokens, more) = self.fit(call, request, prompt, room)?;
-                repaired += more;
-                (prompt, tokens)
-            }
-            false => (prompt, tokens),
+        let planned = Fitted { prompt, tokens, repaired, left_out, summarised };
+        let Fitted { prompt, tokens, repaired, left_out, summarised } = if fitted {
+            let engine = engine.info.id.as_str();
+            tracing::info!(engine, tokens, budget = room, "the prompt is over budget; the host fits it");
+            self.fit(call, request, planned, room)?
+        } else {
+            planned
         };
         Ok(Assembled {
             messages: prompt,
             tokens: tokens + addition_tokens,
             system_prompt_addition: addition,
             may_overflow: plan.prompt_authority == PromptAuthority::PREASSEMBLY_MAY_OVERFLOW,
-            left_out: request.history.len() - kept,
+            left_out,
             summarised,
             repaired,
             fitted,
@@ -180,23 +179,25 @@ impl EngineHandle {
         })
     }
 
-    /// Has `legacy` cut `prompt` down to `room` tokens.
-    fn fit(
-        &self,
-        call: Call<'_>,
-        request: AssembleRequest<'_>,
-        prompt: Vec<Arc<Message>>,
-        room: u64,
-    ) -> Result<(Vec<Arc<Message>>, u64, usize), Refusal> {
-        let history = PreparedHistory::new(prompt, request.counter);
+    /// Has `legacy` cut what an engine planned down to `room` tokens.
+    fn fit(&self, call: Call<'_>, request: AssembleRequest<'_>, planned: Fitted, room: u64) -> Result<Fitted, Refusal> {
+        let history = PreparedHistory::new(planned.prompt, request.counter);
         let mut target = room - render_reserve(room);
         let mut smallest = u64::MAX;
         for _ in 0..FIT_ATTEMPTS {
             let plan = ask(&self.legacy, call, request, &history, target)?;
-            let (prompt, repaired) = to_prompt(plan::apply(&plan, &history)?.messages);
+            let applied = plan::apply(&plan, &history)?;
+            let cut = history.len() - applied.kept;
+            let (prompt, repaired) = to_prompt(applied.messages);
             let tokens = count(&prompt, request.counter);
             if tokens <= room {
-                return Ok((prompt, tokens, repaired));
+                return Ok(Fitted {
+                    prompt,
+                    tokens,
+                    repaired: planned.repaired + repaired,
+                    left_out: (planned.left_out + cut).min(request.history.len()),
+                    summarised: planned.summarised + applied.summarised,
+                });
             }
             smallest = smallest.min(tokens);
             // What the renderer added must come off what the plan may spend.
@@ -204,6 +205,15 @@ impl EngineHandle {
         }
         Err(AssembleError::Budget { budget: room, smallest }.into())
     }
+}
+
+/// A prompt and what became of the history on the way into it.
+struct Fitted {
+    prompt: Vec<Arc<Message>>,
+    tokens: u64,
+    repaired: usize,
+    left_out: usize,
+    summarised: usize,
 }
 
 fn ask(
