@@ -148,7 +148,7 @@ class Dump(unittest.TestCase):
             "1-1", [user("x" * 400), {"role": "user", "content": [{"type": "image", "data": "", "mimeType": "i"}]}]
         )
         self.assertEqual((0, []), self.check(budget=2103)[:2])
-        self.assertEqual(["1-1.json: 2103 tokens (estimated), budget 1911"], self.check(budget=1911)[1])
+        self.assertEqual(["1-1.json: 2103 tokens (estimated), budget 2102"], self.check(budget=2102)[1])
 
     def test_cjk_counts_one_each(self):
         self.assertEqual(7, check_prompts.estimate("時刻帯の誤り") + check_prompts.estimate("ab"))
