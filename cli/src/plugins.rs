@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use context_engine_loader::{LoaderError, Plugin, Problem, on_one_line};
+use context_engine_loader::{LEGACY, LEGACY_VERSION, LoaderError, Plugin, Problem, on_one_line};
 use serde_json::{Value, json};
 
 use crate::Outcome;
@@ -19,7 +19,7 @@ pub(crate) fn list(args: &ListArgs) -> Result<Outcome, CliError> {
         let directories: Vec<Value> = host.directories.iter().map(|directory| path_json(directory)).collect();
         line(json!({ "directories": directories, "plugins": plugins }))?;
     } else {
-        line(format_args!("{:<24} {:<10} built in", "legacy", env!("CARGO_PKG_VERSION")))?;
+        line(format_args!("{:<24} {:<10} built in", LEGACY, LEGACY_VERSION))?;
         for found in &found {
             match found {
                 Ok(plugin) => {

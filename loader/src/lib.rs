@@ -25,6 +25,8 @@ pub mod platform;
 pub mod stage;
 pub mod supervise;
 
+/// Version of the built-in engine: of its behaviour, not of its crate.
+pub use context_engine_legacy::VERSION as LEGACY_VERSION;
 pub use error::{LoaderError, Problem, Step, on_one_line};
 pub use loader::{Creation, LEGACY, Loader, LoaderOptions, Plugin};
 pub use manifest::Manifest;

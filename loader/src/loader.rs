@@ -110,7 +110,7 @@ impl Loader {
         }
     }
 
-    /// The engine with this id, or `legacy` with the reason why it is not that one. Never fails.
+    /// The engine with this id, or `legacy` with the reason why it is not that one.
     ///
     /// # Errors
     /// Only when the built-in engine itself cannot be created.

@@ -1,8 +1,8 @@
 //! Owned chunks of views: built once when messages enter, lent to every call after that.
 //!
 //! Decision: a chunk owns both the messages and the views into them, so views live as long as anyone holds the chunk
-//! (an `Arc`), and a call that is abandoned by its host never reads freed memory. History is a list of such chunks; a
-//! new message re-makes the last one only.
+//! (an `Arc`), and a call that is abandoned by its host never reads freed memory. History is a list of such chunks;
+//! new messages get chunks of their own at its end.
 
 use std::any::Any;
 use std::sync::Arc;
