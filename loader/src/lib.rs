@@ -15,6 +15,7 @@
 //! Architecture Invariant: `unsafe` stands in [`dylib`] only.
 #![deny(unsafe_code)]
 
+mod catalog;
 pub mod dylib;
 mod error;
 pub mod find;
@@ -25,9 +26,10 @@ pub mod platform;
 pub mod stage;
 pub mod supervise;
 
+pub use catalog::Plugin;
 /// Version of the built-in engine: of its behaviour, not of its crate.
 pub use context_engine_legacy::VERSION as LEGACY_VERSION;
 pub use error::{LoaderError, Problem, Step, on_one_line};
-pub use loader::{Creation, LEGACY, Loader, LoaderOptions, Plugin};
+pub use loader::{Creation, LEGACY, Loader, LoaderOptions};
 pub use manifest::Manifest;
 pub use supervise::{AssembleError, AssembleRequest, Assembled, Call, EngineHandle, PreparedHistory, TurnTaken};
