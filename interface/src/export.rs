@@ -72,6 +72,7 @@ macro_rules! export_engine {
             impl $crate::abi::module::Export for __ContextEngineExport {
                 type Engine = $engine;
                 const RECORD: &'static str = $crate::record::json_of(&__FRAMED);
+                const MODULE_PATH: &'static str = module_path!();
                 const KNOWN_HOST_PARAMS: Option<&'static [&'static str]> =
                     $crate::__option!([$(&[$($known),*])?]);
                 const TOOLS: Option<$crate::abi::module::ToolsV1> = $crate::__tools!(table $engine $(, $tools)?);

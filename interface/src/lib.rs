@@ -21,6 +21,8 @@
 pub mod abi;
 mod engine;
 mod export;
+#[cfg(any(feature = "log", feature = "tracing"))]
+mod forward;
 mod history;
 mod host_params;
 pub mod record;

@@ -112,8 +112,8 @@ const APPENDED: &[Edit] = &[
     ),
     (
         "src/abi/host.rs",
-        "    fn count_tokens(&self, texts: RSlice<'_, RStr<'_>>, counts: RSliceMut<'_, u64>);\n",
-        "    fn count_tokens(&self, texts: RSlice<'_, RStr<'_>>, counts: RSliceMut<'_, u64>);\n    \
+        "    fn max_log_level(&self) -> LogLevel;\n",
+        "    fn max_log_level(&self) -> LogLevel;\n    \
          /// Appended.\n    fn later(&self) -> u64 {\n        70\n    }\n",
     ),
     (

@@ -43,7 +43,7 @@ fn on_panic(info: &PanicHookInfo<'_>) {
 }
 
 /// The text of a panic's payload. Drops the payload, whose own `Drop` may panic too.
-pub(super) fn payload_text(payload: Box<dyn Any + Send>) -> String {
+pub(crate) fn payload_text(payload: Box<dyn Any + Send>) -> String {
     let text = payload
         .downcast_ref::<&str>()
         .map(|text| (*text).to_owned())

@@ -25,6 +25,8 @@ use super::results::CompactResult;
 pub struct LogLevel(pub u32);
 
 impl LogLevel {
+    /// Nothing. Only as an answer of [`HostServices::max_log_level`].
+    pub const OFF: LogLevel = LogLevel(0);
     /// Something failed.
     pub const ERROR: LogLevel = LogLevel(1);
     /// Something is not as it should be.
@@ -43,6 +45,10 @@ pub trait HostServices: Send + Sync + 'static {
     fn log(&self, level: LogLevel, message: &str);
     /// Tokens of `text` in the encoding the host counts with.
     fn count_tokens(&self, text: &str) -> u64;
+    /// The most detailed level the host wants in its log. Cheap; asked before a line is made.
+    fn max_log_level(&self) -> LogLevel {
+        LogLevel::INFO
+    }
 }
 
 /// Services for one call, as a host implements them. Every effect is refused once the call is revoked.
@@ -105,8 +111,10 @@ pub trait RawHostServices: Send + Sync + Clone {
     /// [`HostServices::log`]
     fn log(&self, level: LogLevel, message: RStr<'_>);
     /// Tokens of each text, into the slot beside it.
-    #[sabi(last_prefix_field)]
     fn count_tokens(&self, texts: RSlice<'_, RStr<'_>>, counts: RSliceMut<'_, u64>);
+    /// [`HostServices::max_log_level`]
+    #[sabi(last_prefix_field)]
+    fn max_log_level(&self) -> LogLevel;
 }
 
 /// [`CallServices`] as it crosses the boundary.
@@ -160,6 +168,11 @@ impl EngineHost {
         let mut counts = [0];
         self.services.count_tokens([RStr::from_str(text)][..].into(), counts[..].as_mut().into());
         counts[0]
+    }
+
+    /// The most detailed level the host wants in its log: a line above it is lost, and need not be made.
+    pub fn max_log_level(&self) -> LogLevel {
+        self.services.max_log_level()
     }
 }
 
@@ -279,6 +292,11 @@ impl RawHostServices for GuardedHost {
             // No text has more tokens than bytes: one that cannot be counted must not pass as free.
             *count = counted.unwrap_or(text.len() as u64);
         }
+    }
+
+    fn max_log_level(&self) -> LogLevel {
+        let level = catch_unwind(AssertUnwindSafe(|| self.0.max_log_level())).map_err(payload_text);
+        level.unwrap_or(LogLevel::INFO)
     }
 }
 

@@ -20,7 +20,7 @@
 pub mod chunk;
 pub mod engine;
 pub mod error;
-mod guard;
+pub(crate) mod guard;
 pub mod host;
 pub mod messages;
 pub mod module;

@@ -74,6 +74,8 @@ pub trait Export: 'static {
     type Engine: ContextEngine;
     /// The record's JSON.
     const RECORD: &'static str;
+    /// The module the engine is exported from: what it logs of its own needs no target before it.
+    const MODULE_PATH: &'static str;
     /// When given, any other host param is refused before the engine's code runs.
     const KNOWN_HOST_PARAMS: Option<&'static [&'static str]>;
     /// The engine's `tools/1`, if it has tools.
@@ -127,6 +129,8 @@ extern "C" fn record<X: Export>() -> RStr<'static> {
 
 extern "C" fn create<X: Export>(ctx: EngineContext<'_>) -> RResult<EngineObject, EngineError> {
     install_hook(ctx.host());
+    #[cfg(any(feature = "log", feature = "tracing"))]
+    crate::forward::install(ctx.host(), X::MODULE_PATH);
     Shim::<X::Engine>::create(ctx, X::KNOWN_HOST_PARAMS)
 }
 

@@ -3,6 +3,12 @@
 
 use context_engine_interface::{CallServices, HostServices, LogLevel};
 use context_engine_transcript::TokenCounter;
+use tracing::level_filters::LevelFilter;
+
+use crate::error::on_one_line;
+
+/// The longest line of an engine that stands in the log, in bytes.
+const MAX_LOG_LINE: usize = 8 * 1024;
 
 /// Services for one engine's life.
 #[derive(Debug, Clone)]
@@ -20,7 +26,11 @@ impl EngineServices {
 
 impl HostServices for EngineServices {
     fn log(&self, level: LogLevel, message: &str) {
+        if level.min(LogLevel::TRACE) > self.max_log_level() {
+            return;
+        }
         let engine = self.engine.as_str();
+        let message = log_line(message);
         match level {
             LogLevel::ERROR => tracing::error!(engine, "{message}"),
             LogLevel::WARN => tracing::warn!(engine, "{message}"),
@@ -33,9 +43,45 @@ impl HostServices for EngineServices {
     fn count_tokens(&self, text: &str) -> u64 {
         self.counter.text(text)
     }
+
+    fn max_log_level(&self) -> LogLevel {
+        match LevelFilter::current() {
+            LevelFilter::OFF => LogLevel::OFF,
+            LevelFilter::ERROR => LogLevel::ERROR,
+            LevelFilter::WARN => LogLevel::WARN,
+            LevelFilter::INFO => LogLevel::INFO,
+            LevelFilter::DEBUG => LogLevel::DEBUG,
+            _ => LogLevel::TRACE,
+        }
+    }
+}
+
+/// An engine's text as one line of the log, however long it is and whatever stands in it.
+fn log_line(text: &str) -> String {
+    let end = text.floor_char_boundary(MAX_LOG_LINE);
+    let mut line = on_one_line(&text[..end]);
+    // Escapes take more room than what they stand for.
+    line.truncate(line.floor_char_boundary(MAX_LOG_LINE));
+    match text.len() - end {
+        0 => line,
+        more => format!("{line}… ({more} bytes more)"),
+    }
 }
 
 /// Services of a call that belongs to no session, such as `dispose`.
 pub(super) struct NoServices;
 
 impl CallServices for NoServices {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_logs_one_line_of_bounded_length() {
+        assert_eq!(log_line("two\nlines\u{1b}[31m"), "two\\nlines\\u{1b}[31m");
+        let long = log_line(&"ä".repeat(MAX_LOG_LINE));
+        assert!(long.ends_with("ä… (8192 bytes more)"), "{}", &long[MAX_LOG_LINE - 10..]);
+        assert_eq!(log_line(&"\n".repeat(MAX_LOG_LINE)).len(), MAX_LOG_LINE);
+    }
+}
