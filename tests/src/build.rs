@@ -46,7 +46,11 @@ fn product() -> &'static Path {
     BUILT.get_or_init(|| {
         let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
         let build = Build::new(&workspace().join("Cargo.toml"), &target());
-        build.arg("--package=context-engine").arg("--package=sliding-window").profile(profile).run()
+        ["context-engine", "sliding-window", "strict-v0"]
+            .into_iter()
+            .fold(build, |build, package| build.arg(&format!("--package={package}")))
+            .profile(profile)
+            .run()
     })
 }
 
