@@ -18,6 +18,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::args::{Cli, Command, PluginsCommand, SessionsCommand};
+use crate::error::CliError;
 
 /// How a command ended that ran to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,21 +30,27 @@ enum Outcome {
 }
 
 fn main() -> ExitCode {
+    // Prints `--help` and `--version` itself, and ends there.
     let cli = Cli::parse();
     setup::init_logs(cli.verbose);
-    let outcome = match &cli.command {
-        Command::Replay(args) => replay::run(args),
-        Command::Sessions(SessionsCommand::Import(args)) => sessions::import(args),
-        Command::Plugins(PluginsCommand::List(args)) => plugins::list(args),
-        Command::Plugins(PluginsCommand::Inspect(args)) => plugins::inspect(args),
-        Command::Doctor(args) => doctor::run(args),
-    };
-    match outcome {
+    match run(&cli.command) {
         Ok(Outcome::Fine) => ExitCode::SUCCESS,
         Ok(Outcome::Findings) => ExitCode::from(1),
         Err(error) => {
             output::complain(&error);
             ExitCode::from(2)
         }
+    }
+}
+
+fn run(command: &Command) -> Result<Outcome, CliError> {
+    // Before anything of a plugin can run.
+    output::claim_stdout()?;
+    match command {
+        Command::Replay(args) => replay::run(args),
+        Command::Sessions(SessionsCommand::Import(args)) => sessions::import(args),
+        Command::Plugins(PluginsCommand::List(args)) => plugins::list(args),
+        Command::Plugins(PluginsCommand::Inspect(args)) => plugins::inspect(args),
+        Command::Doctor(args) => doctor::run(args),
     }
 }

@@ -1,17 +1,52 @@
 //! Everything that is printed goes through here: results to standard output, the rest to standard error.
+//!
+//! Decision: while a command runs, standard output is its own alone. Engines run in this process and may print; what they
+//! print must not stand between the lines of `--json`, and no library can be kept from writing to file descriptor 1. So
+//! the command takes a private copy of standard output and lets descriptor 1 lead to standard error. On Windows nothing of
+//! this is done: there an engine that prints still prints into the results.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
+#[cfg(unix)]
+use std::{fs::File, sync::OnceLock};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
+
+/// Standard output, once the command has claimed it.
+#[cfg(unix)]
+static RESULTS: OnceLock<File> = OnceLock::new();
+
+/// Makes standard output the command's own: from now on only [`line()`] writes there, and what else is printed in this
+/// process, or in one it starts, goes to standard error.
+#[cfg(unix)]
+pub(crate) fn claim_stdout() -> io::Result<()> {
+    // Not below 3: those numbers are the standard streams of a process started from here.
+    let results = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
+    rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
+    let _ = RESULTS.set(results.into());
+    Ok(())
+}
+
+#[cfg(not(unix))]
+pub(crate) fn claim_stdout() -> io::Result<()> {
+    Ok(())
+}
+
+fn write_result(text: &str) -> io::Result<()> {
+    #[cfg(unix)]
+    if let Some(mut results) = RESULTS.get() {
+        return results.write_all(text.as_bytes());
+    }
+    io::stdout().lock().write_all(text.as_bytes())
+}
 
 /// Writes one line to standard output. It stays one line, whatever a recorded id or a plugin's text holds.
 ///
 /// Whoever closed the pipe has seen enough: what is left of the work is done, and said to nobody.
 pub(crate) fn line(text: impl Display) -> io::Result<()> {
-    match writeln!(io::stdout().lock(), "{}", visible(&text.to_string())) {
+    match write_result(&format!("{}\n", visible(&text.to_string()))) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written,
     }
