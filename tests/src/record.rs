@@ -30,6 +30,16 @@ pub fn with_frame(library: &[u8], at: usize, byte: u8) -> Vec<u8> {
     bytes
 }
 
+/// The bytes of a plugin without its record: the section is there, under a name nobody looks for.
+#[track_caller]
+pub fn without_record(library: &[u8]) -> Vec<u8> {
+    let mut bytes = library.to_vec();
+    let named = format!("\0{SECTION}\0").into_bytes();
+    let at = bytes.windows(named.len()).rposition(|window| window == named).expect("the section's name");
+    bytes[at + named.len() - 2] = b'?';
+    bytes
+}
+
 /// Length of the record's JSON in bytes.
 pub fn record_len(library: &[u8]) -> usize {
     place(library).1 - HEADER_LEN

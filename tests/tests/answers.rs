@@ -6,7 +6,8 @@
 
 use context_engine_interface::ErrorCode;
 use context_engine_loader::Assembled;
-use context_engine_tests::host::TestHost;
+use context_engine_tests::build::{example, library_name, workspace};
+use context_engine_tests::host::{Ran, TestHost};
 use context_engine_tests::prompts::check_prompt;
 use context_engine_tests::session::{BUDGET, Services, answer, assemble, call, host_params, three_turns};
 use serde_json::{Map, Value, json};
@@ -150,6 +151,45 @@ fn a_refused_host_param_is_left_out_of_every_other_member_too() {
 }
 
 #[test]
+fn two_refused_host_params_cost_one_refusal_each_and_no_side_effect_happens_twice() {
+    let host = TestHost::with(&["strict-two"]);
+    let handle = host.engine("strict-two", Value::Null);
+    for _ in 0..2 {
+        assert!(answer(&handle).starts_with("strict-two | strict-two answers"));
+    }
+    handle.compact(call(&Services::default(), &host_params()), BUDGET, 90).expect("compacted");
+    let known = || json!({ "sessionKey": "agent:main:x" });
+    let each = ["assemble", "assemble", "compact"].map(|member| (member.to_owned(), known()));
+    assert_eq!(host.journal("strict-two"), each);
+
+    let ran = replay_demo(&host, "strict-two");
+    assert_eq!(refusals(&ran), ["prompt", "runtimeSettings"], "{}", ran.err);
+}
+
+#[test]
+fn an_engine_from_before_runtime_settings_serves_every_call() {
+    let host = TestHost::new();
+    std::fs::copy(example("strict-v0"), host.plugins().join(library_name("strict-v0"))).expect("copied");
+    assert_eq!(answer(&host.engine("strict-v0", Value::Null)), "strict-v0 | one | uno | two | dos | three");
+    let ran = replay_demo(&host, "strict-v0");
+    assert_eq!(refusals(&ran), ["runtimeSettings"], "{}", ran.err);
+}
+
+/// Replays the demo session, saying what is done.
+fn replay_demo(host: &TestHost, engine: &str) -> Ran {
+    let session = workspace().join("cli/demo/session.jsonl");
+    let ran = host.run(["replay".as_ref(), session.as_os_str(), "--engine".as_ref(), engine.as_ref(), "-v".as_ref()]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    ran
+}
+
+/// The host params that were refused, one for each refusal.
+fn refusals(ran: &Ran) -> Vec<&str> {
+    let lines = ran.err.lines().filter(|line| line.contains("refuses this host param"));
+    lines.map(|line| line.split("key=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or(line)).collect()
+}
+
+#[test]
 fn a_host_param_nobody_owns_is_no_reason_to_ask_again() {
     let host = TestHost::with(&["strict"]);
     let handle = host.engine("strict", Value::Null);
@@ -163,12 +203,8 @@ fn a_host_param_nobody_owns_is_no_reason_to_ask_again() {
 #[test]
 fn a_refused_host_param_is_found_out_once_for_a_whole_session() {
     let host = TestHost::with(&["strict"]);
-    let session = context_engine_tests::build::workspace().join("cli/demo/session.jsonl");
-    let ran = host.run(["replay".as_ref(), session.as_os_str(), "--engine".as_ref(), "strict".as_ref(), "-v".as_ref()]);
-    assert_eq!(ran.code, 0, "{}", ran.err);
-    let refusals = ran.err.lines().filter(|line| line.contains("refuses this host param")).collect::<Vec<_>>();
-    assert_eq!(refusals.len(), 1, "{refusals:#?}");
-    assert!(refusals[0].contains("runtimeSettings"), "{}", refusals[0]);
+    let ran = replay_demo(&host, "strict");
+    assert_eq!(refusals(&ran), ["runtimeSettings"], "{}", ran.err);
     let calls = host.journal("strict").iter().filter(|(member, _)| member == "assemble").count();
     let calls_line = ran.out.lines().last().expect("a summary");
     assert!(calls_line.contains(&format!("{calls} calls")), "each call must run the engine once: {calls_line}");

@@ -1,5 +1,8 @@
 //! Runs code when it is opened, as every library may: a constructor that writes the file `CONTEXT_ENGINE_TEST_MARKER`
 //! names. Whoever only looks at the library must not leave that file behind.
+//!
+//! `CONTEXT_ENGINE_TEST_CONSTRUCTOR` has it do something else: `exit` ends the process, `loop` never returns,
+//! `marker:<path>` writes the file `<path>`.
 
 use context_engine_interface::{
     AssembleParams, Assembly, CallContext, CompactParams, CompactResult, ContextEngine, EngineContext, EngineError,
@@ -9,6 +12,18 @@ use context_engine_interface::{
 extern "C" fn constructor() {
     if let Some(marker) = std::env::var_os("CONTEXT_ENGINE_TEST_MARKER") {
         let _ = std::fs::write(marker, "the constructor ran");
+    }
+    let Ok(what) = std::env::var("CONTEXT_ENGINE_TEST_CONSTRUCTOR") else { return };
+    match what.as_str() {
+        "exit" => std::process::exit(1),
+        "loop" => loop {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        },
+        what => {
+            if let Some(marker) = what.strip_prefix("marker:") {
+                let _ = std::fs::write(marker, "the constructor ran");
+            }
+        }
     }
 }
 

@@ -7,22 +7,23 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use context_engine_interface::EngineContext;
 use serde_json::{Value, json};
 
-/// The journal of one instance.
+/// The journal of one instance; clones write the same one.
+#[derive(Clone)]
 pub struct Journal {
     path: PathBuf,
-    writing: Mutex<()>,
+    writing: Arc<Mutex<()>>,
 }
 
 impl Journal {
     /// The journal in the folder the host gives the engine.
     pub fn of(ctx: EngineContext<'_>) -> Journal {
         let folder = ctx.state_dir();
-        Journal { path: PathBuf::from(folder.as_str()).join("journal.jsonl"), writing: Mutex::new(()) }
+        Journal { path: PathBuf::from(folder.as_str()).join("journal.jsonl"), writing: Arc::default() }
     }
 
     /// Writes that `member` was called with `params`.
