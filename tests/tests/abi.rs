@@ -198,9 +198,10 @@ fn a_new_engine_in_a_new_host_has_it_all() {
     assert_eq!(seen["extension"], "Some(Later(5))");
 }
 
-/// Changes nothing may survive, with what is said about them. The first two without touching the version: that is how
-/// they happen.
-const BREAKING: [(&str, &[Edit], &str); 3] = [
+/// Changes nothing may survive, with what is said about them: a field more, a field fewer, two swapped, in what slices
+/// hold, in parameters, in the root module. All but the last without touching the version: that is how they happen. (A
+/// field more at the end of a prefix struct is an addition, see `APPENDED`.)
+const BREAKING: [(&str, &[Edit], &str); 7] = [
     (
         "swapped",
         &[
@@ -220,6 +221,71 @@ const BREAKING: [(&str, &[Edit], &str); 3] = [
         &[("src/abi/views.rs", "    pub reserved: [u64; 2],\n", "    pub reserved: [u64; 3],\n")],
         "in `reserved: [u64;3]` of `0: MessageView<'a>`: The cconst parameters are different, expected 2, found 3; \
          incompatible type size, expected 16, found 24",
+    ),
+    (
+        "swapped-params",
+        &[(
+            "src/abi/params.rs",
+            "pub struct BootstrapParamsFields<'a> {\n    /// The session.\n    pub session_id: RStr<'a>,\n    \
+             /// Where its transcript is kept; a locator, not always a path.\n    pub session_file: RStr<'a>,\n",
+            "pub struct BootstrapParamsFields<'a> {\n    /// Where its transcript is kept; a locator, not always a path.\n    \
+             pub session_file: RStr<'a>,\n    /// The session.\n    pub session_id: RStr<'a>,\n",
+        )],
+        "in `0: BootstrapParamsFields<'a>` of `param_2: PrefixRef<'a, BootstrapParamsFields<'a>>`: \
+         unexpected field, expected session_id: RStr<'a>, found session_file: RStr<'a>; \
+         unexpected field, expected session_file: RStr<'a>, found session_id: RStr<'a>",
+    ),
+    (
+        "fewer-params",
+        &[(
+            "src/abi/params.rs",
+            "pub struct BootstrapParamsFields<'a> {\n    /// The session.\n    pub session_id: RStr<'a>,\n    \
+             /// Where its transcript is kept; a locator, not always a path.\n    pub session_file: RStr<'a>,\n",
+            "pub struct BootstrapParamsFields<'a> {\n    /// The session.\n    pub session_id: RStr<'a>,\n",
+        )],
+        "in `0: BootstrapParamsFields<'a>` of `param_2: PrefixRef<'a, BootstrapParamsFields<'a>>`: \
+         incompatible type size, expected 48, found 32; prefix-types have a different prefix, expected 3, found 2; \
+         too many fields, expected 3, found 2; \
+         unexpected field, expected session_file: RStr<'a>, found host_params: HostParams<'a>",
+    ),
+    (
+        "swapped-module",
+        &[
+            (
+                "src/abi/module.rs",
+                "    /// The record's JSON, as it also stands in the file.\n    pub record: extern \"C\" fn() -> RStr<'static>,\n",
+                "",
+            ),
+            (
+                "src/abi/module.rs",
+                "    pub create: extern \"C\" fn(EngineContext<'_>) -> RResult<EngineObject, EngineError>,\n",
+                "    pub create: extern \"C\" fn(EngineContext<'_>) -> RResult<EngineObject, EngineError>,\n    \
+                 /// The record's JSON.\n    pub record: extern \"C\" fn() -> RStr<'static>,\n",
+            ),
+        ],
+        "in `0: EngineModuleFields`: unexpected field, expected record: AFunctionPointer, found create: AFunctionPointer; \
+         unexpected field, expected create: AFunctionPointer, found record: AFunctionPointer",
+    ),
+    (
+        "fewer-module",
+        &[
+            (
+                "src/abi/module.rs",
+                "    /// The function table of extension `id` in `version`; nothing for every id the plugin does not know.\n    \
+                 #[sabi(last_prefix_field)]\n    \
+                 pub extension: extern \"C\" fn(id: RStr<'_>, version: u32) -> ROption<Extension_NE>,\n",
+                "",
+            ),
+            (
+                "src/abi/module.rs",
+                "    pub create: extern \"C\" fn(EngineContext<'_>) -> RResult<EngineObject, EngineError>,\n",
+                "    #[sabi(last_prefix_field)]\n    \
+                 pub create: extern \"C\" fn(EngineContext<'_>) -> RResult<EngineObject, EngineError>,\n",
+            ),
+            ("src/abi/module.rs", "            extension: extension::<X>,\n", ""),
+        ],
+        "in `0: EngineModuleFields`: incompatible type size, expected 24, found 16; \
+         prefix-types have a different prefix, expected 3, found 2; too many fields, expected 3, found 2",
     ),
     ("other-major", &[("Cargo.toml", "version = \"1.0.0\"", "version = \"2.0.0\"")], "interface 2.0.0, expected 1.x"),
 ];
