@@ -6,7 +6,9 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
-use std::process::{Command, Output};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use context_engine_interface::{
     AssembleParamsFields, Assembly, CallContext, CallServices, ContextEngine, EngineError, ErrorCode, RemoteEngine,
@@ -27,9 +29,28 @@ const CHILD: &str = "CONTEXT_ENGINE_TEST_CHILD";
 
 /// Runs `test` again in a process of its own, with `what` as [`CHILD`]. What it leaves behind goes with `host`.
 fn in_a_child(host: &TestHost, test: &str, what: &str) -> Output {
+    child(host, test, what).output().expect("this program can be run")
+}
+
+fn child(host: &TestHost, test: &str, what: &str) -> Command {
     let mut child = Command::new(std::env::current_exe().expect("this program has a path"));
-    child.args([test, "--exact", "--nocapture", "--test-threads=1"]);
-    child.env(CHILD, what).env("TMPDIR", host.root()).output().expect("this program can be run")
+    child.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(CHILD, what).env("TMPDIR", host.root());
+    child
+}
+
+/// Whether the process `child` starts is still at it some time after it has written `begun`. It is ended here.
+fn never_returns(mut child: Command, begun: &Path) -> bool {
+    let quiet = child.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut running = quiet.spawn().expect("this program can be run");
+    let ended = |running: &mut std::process::Child| running.try_wait().expect("it can be asked").is_some();
+    while !begun.exists() && !ended(&mut running) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    let returned = ended(&mut running);
+    let _ = running.kill();
+    running.wait().expect("it ends");
+    begun.exists() && !returned
 }
 
 /// How a process ended, as people say it.
@@ -188,6 +209,22 @@ fn each_fault_that_ends_the_process_ends_it_as_its_name_says() {
 }
 
 #[test]
+fn each_fault_that_never_returns_never_does() {
+    if let Ok(what) = std::env::var(CHILD) {
+        let host = TestHost::with(&["faulty"]);
+        let engine = bare(&host, &what);
+        fs::write(std::env::temp_dir().join(&what), "begun").expect("written");
+        let _ = bare_assemble(&engine, &Nothing);
+        return;
+    }
+    let host = TestHost::new();
+    for (what, never) in [("hang", true), ("spin", true), ("hang-polite", true), ("sleep", false)] {
+        let child = child(&host, "each_fault_that_never_returns_never_does", what);
+        assert_eq!(never_returns(child, &host.root().join(what)), never, "{what}");
+    }
+}
+
+#[test]
 fn what_an_engine_leaves_in_a_thread_is_cleaned_up_after_the_engine_is_gone() {
     let host = TestHost::with(&["thread-local"]);
     let round = || {
@@ -255,15 +292,20 @@ fn a_constructor_does_what_its_variable_says() {
     let host = TestHost::new();
     let marker = host.root().join("marker");
     let test = "a_constructor_does_what_its_variable_says";
-    let with = |what: &str| {
-        let mut child = Command::new(std::env::current_exe().expect("this program has a path"));
-        child.args([test, "--exact"]).env(CHILD, "open").env("TMPDIR", host.root());
-        ending(&child.env("CONTEXT_ENGINE_TEST_CONSTRUCTOR", what).output().expect("this program can be run"))
+    let opens = |what: &str| {
+        let mut child = child(&host, test, "open");
+        child.env("CONTEXT_ENGINE_TEST_CONSTRUCTOR", what);
+        child
     };
+    let with = |what: &str| ending(&opens(what).output().expect("this program can be run"));
     assert_eq!((with("exit"), with("nothing")), ("code 1".to_owned(), "code 0".to_owned()));
     assert!(!marker.exists());
     assert_eq!(with(&format!("marker:{}", marker.display())), "code 0");
     assert!(marker.exists());
+    let begun = host.root().join("begun");
+    let mut looping = opens("loop");
+    looping.env("CONTEXT_ENGINE_TEST_MARKER", &begun);
+    assert!(never_returns(looping, &begun));
 }
 
 /// A session of two turns, outside the plugins directory.
