@@ -214,6 +214,44 @@ pub enum Problem {
         /// What the engine says.
         reason: String,
     },
+    /// A library it needs is not installed.
+    #[error("it needs {library}, which this system does not have; install it")]
+    MissingLibrary {
+        /// Its file name, as the engine names it.
+        library: String,
+    },
+    /// A symbol that no library has.
+    #[error(
+        "it needs the symbol `{symbol}`, which no library here has; \
+         link the library that has it, or build the engine for this system"
+    )]
+    UndefinedSymbol {
+        /// The symbol.
+        symbol: String,
+    },
+    /// A library of this system is older than the one it was linked with.
+    #[error(
+        "it needs `{version}` of {library}, and the one here is older; \
+         build the engine on an older system, or upgrade this one"
+    )]
+    SymbolVersion {
+        /// The symbol version, such as `GLIBC_2.38`.
+        version: String,
+        /// The library's file name.
+        library: String,
+    },
+    /// Thread-local memory that has to be there when the process starts.
+    #[error(
+        "its thread-local memory does not fit into a running process, as with jemalloc or mimalloc; \
+         build it with their feature `disable_initial_exec_tls` or `local_dynamic_tls`"
+    )]
+    StaticTls,
+    /// An answer to an extension that does not exist: a host that believed it would call through the wrong table.
+    #[error("it answers an extension it cannot have ({asked}); export the engine with `export_engine!`")]
+    Extension {
+        /// What it was asked for.
+        asked: &'static str,
+    },
 }
 
 /// `text` with line breaks and other control characters escaped: names of files and engines are somebody else's, and must

@@ -9,19 +9,22 @@
 //! | 1 find | [`find`], `manifest` |
 //! | 2 stage | [`stage`] |
 //! | 3 inspect | [`inspect`] |
-//! | 4 open | [`dylib`] |
+//! | 4 open | `open`, `dylib` |
 //! | 5 call | [`supervise`] |
 //!
-//! Architecture Invariant: `unsafe` stands in [`dylib`] only.
+//!
+//! Architecture Invariant: `unsafe` stands in `dylib` only.
 #![deny(unsafe_code)]
 
 mod catalog;
-pub mod dylib;
+mod dlerror;
+mod dylib;
 mod error;
 pub mod find;
 pub mod inspect;
 mod loader;
 mod manifest;
+mod open;
 pub mod platform;
 pub mod stage;
 pub mod supervise;

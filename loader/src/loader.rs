@@ -10,7 +10,6 @@ use context_engine_legacy::LegacyEngine;
 use context_engine_transcript::TokenCounter;
 use serde_json::Value;
 
-use crate::dylib;
 use crate::error::{LoaderError, Problem, Step};
 use crate::platform::create_private_dir;
 use crate::supervise::{EngineHandle, EngineServices, Supervised};
@@ -74,16 +73,7 @@ impl Loader {
     fn open(&self, id: &str, creation: &Creation) -> Result<Supervised, LoaderError> {
         let plugin = self.find(id)?;
         let refuse = |problem| LoaderError::new(&plugin.candidate.path, Step::Open, problem);
-        let module = dylib::open(&plugin.staged.path)
-            .map_err(|error| LoaderError { path: plugin.candidate.path.clone(), ..error })?;
-        let exported = serde_json::from_str(module.record()().as_str());
-        if exported.ok().as_ref() != Some(&plugin.inspection.record) {
-            let left = "record in the file";
-            let right = module.record()().as_str().to_owned();
-            let problem =
-                Problem::Identity { left_name: left, left: id.to_owned(), right_name: "running library", right };
-            return Err(refuse(problem));
-        }
+        let module = plugin.open()?;
         let object = self
             .create(id, creation, |ctx| module.create()(ctx).into_result())
             .map_err(|error| refuse(Problem::Create { reason: error.to_string() }))?;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use context_engine_interface::abi::module::EngineModule;
 use context_engine_interface::{EngineContextFields, EngineError, EngineHost, RemoteEngine};
-use context_engine_loader::dylib;
 use context_engine_loader::supervise::EngineServices;
 use context_engine_transcript::TokenCounter;
 use serde_json::Value;
@@ -13,8 +12,7 @@ use crate::host::TestHost;
 
 /// The root module of the plugin with this id.
 pub fn module(host: &TestHost, id: &str) -> EngineModule {
-    let plugin = host.loader().find(id).expect("usable");
-    dylib::open(&plugin.staged.path).expect("opened")
+    host.loader().find(id).expect("usable").open().expect("opened")
 }
 
 /// An instance of the plugin's engine, with its journal where [`TestHost::journal`] looks.

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use context_engine_loader::{Problem, Step, dylib};
+use context_engine_loader::{Problem, Step};
 use context_engine_tests::boundary;
 use context_engine_tests::build::{Build, example, library_name, plugin, workspace};
 use context_engine_tests::changed::{Changed, Edit};
@@ -296,8 +296,8 @@ fn a_breaking_change_is_refused_both_ways_and_the_host_lives() {
         let changed = Changed::build(name, edits, false);
         let host = TestHost::with(&["alpha"]);
         fs::copy(&changed.engine, host.plugins().join(library_name("changed"))).expect("copied");
-        let staged = host.loader().find("changed").expect("nothing to see in the bytes").staged.path;
-        let Err(error) = dylib::open(&staged) else { panic!("{name} was opened") };
+        let found = host.loader().find("changed").expect("nothing to see in the bytes");
+        let Err(error) = found.open() else { panic!("{name} was opened") };
         assert_eq!(error.step, Step::Open, "{name}");
         let Problem::Layout { expected, reason } = &error.problem else { panic!("{name}: {error}") };
         assert_eq!((expected.as_str(), reason.as_str()), ("1.0.0", difference), "{name}");

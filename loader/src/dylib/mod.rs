@@ -28,10 +28,9 @@ use crate::error::{LoaderError, Problem, Step};
 /// # Errors
 /// [`Problem::Dlopen`] when the system refuses it, [`Problem::NoRecord`] without the exported header,
 /// [`Problem::Layout`] when the two interfaces differ in more than additions.
-pub fn open(path: &Path) -> Result<EngineModule, LoaderError> {
+pub(crate) fn open(path: &Path) -> Result<EngineModule, LoaderError> {
     let refuse = |problem| LoaderError::new(path, Step::Open, problem);
-    let library =
-        open_for_good(path).map_err(|error| refuse(Problem::Dlopen { reason: one_line(&error.to_string()) }))?;
+    let library = open_for_good(path).map_err(|error| refuse(Problem::Dlopen { reason: words(&error) }))?;
     // Before anything can fail: closing a library whose constructors have run is what must never happen.
     let library = ManuallyDrop::new(library);
     // SAFETY: a symbol of this name is abi_stable's header by its own convention; its magic is checked in `upgrade`.
@@ -42,6 +41,12 @@ pub fn open(path: &Path) -> Result<EngineModule, LoaderError> {
     // SAFETY: the layouts are compatible in one of the two directions, by the check above.
     let module = unsafe { header.init_root_module_with_unchecked_layout::<EngineModule>() };
     module.map_err(|error| refuse(layout(&error.to_string())))
+}
+
+/// What the system says. libloading's own text is only that it failed.
+fn words(error: &libloading::Error) -> String {
+    let system = std::error::Error::source(error);
+    one_line(&system.map_or_else(|| error.to_string(), ToString::to_string))
 }
 
 #[cfg(unix)]

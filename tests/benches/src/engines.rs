@@ -34,8 +34,10 @@ impl Side {
                 Ok(Box::new(probe))
             }
             Side::Loaded => {
-                let module =
-                    context_engine_loader::dylib::open(&probe_library()?).map_err(|error| error.to_string())?;
+                let state = tempfile::tempdir().map_err(|error| format!("a folder for the copy: {error}"))?;
+                let loader = Loader::new(LoaderOptions { directories: vec![], state_dir: state.path().to_owned() });
+                let plugin = loader.inspect(&probe_library()?).map_err(|error| error.to_string())?;
+                let module = plugin.open().map_err(|error| error.to_string())?;
                 let object = create(work, |ctx| module.create()(ctx).into_result());
                 Ok(Box::new(RemoteEngine::new(object.map_err(|error| error.to_string())?)))
             }
