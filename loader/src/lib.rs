@@ -12,10 +12,12 @@
 //! | 4 open | `open`, `dylib` |
 //! | 5 call | [`supervise`] |
 //!
+//! What was learned about a build on the way is kept by [`builds`].
 //!
 //! Architecture Invariant: `unsafe` stands in `dylib` only.
 #![deny(unsafe_code)]
 
+pub mod builds;
 mod catalog;
 mod dlerror;
 mod dylib;
@@ -29,6 +31,7 @@ pub mod platform;
 pub mod stage;
 pub mod supervise;
 
+pub use builds::Builds;
 pub use catalog::Plugin;
 /// Version of the built-in engine: of its behaviour, not of its crate.
 pub use context_engine_legacy::VERSION as LEGACY_VERSION;
