@@ -1,6 +1,7 @@
 //! The command line. Doc comments here are what `--help` prints.
 #![allow(rustdoc::invalid_html_tags, reason = "`<turn>` in a help text is a placeholder, not a tag")]
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -43,6 +44,15 @@ pub(crate) enum Command {
     Plugins(PluginsCommand),
     /// Check the installation: which engine serves, what is wrong with the others, what to do
     Doctor(DoctorArgs),
+    /// The child process of a probe. Run by the loader, with arguments only it can make
+    #[command(hide = true)]
+    ProbePlugin(ProbePluginArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProbePluginArgs {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) args: Vec<OsString>,
 }
 
 const REPLAY_HELP: &str = "\

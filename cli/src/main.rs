@@ -16,6 +16,7 @@ mod setup;
 use std::process::ExitCode;
 
 use clap::Parser;
+use context_engine_loader::probe;
 
 use crate::args::{Cli, Command, PluginsCommand, SessionsCommand};
 use crate::error::CliError;
@@ -33,24 +34,25 @@ fn main() -> ExitCode {
     // Prints `--help` and `--version` itself, and ends there.
     let cli = Cli::parse();
     setup::init_logs(cli.verbose);
-    match run(&cli.command) {
-        Ok(Outcome::Fine) => ExitCode::SUCCESS,
-        Ok(Outcome::Findings) => ExitCode::from(1),
-        Err(error) => {
-            output::complain(&error);
-            ExitCode::from(2)
-        }
-    }
+    run(&cli.command).unwrap_or_else(|error| {
+        output::complain(&error);
+        ExitCode::from(2)
+    })
 }
 
-fn run(command: &Command) -> Result<Outcome, CliError> {
+fn run(command: &Command) -> Result<ExitCode, CliError> {
     // Before anything of a plugin can run.
     output::claim_stdout()?;
-    match command {
+    let outcome = match command {
         Command::Replay(args) => replay::run(args),
         Command::Sessions(SessionsCommand::Import(args)) => sessions::import(args),
         Command::Plugins(PluginsCommand::List(args)) => plugins::list(args),
         Command::Plugins(PluginsCommand::Inspect(args)) => plugins::inspect(args),
         Command::Doctor(args) => doctor::run(args),
-    }
+        Command::ProbePlugin(args) => return Ok(probe::child::run(args.args.iter().cloned())),
+    };
+    Ok(match outcome? {
+        Outcome::Fine => ExitCode::SUCCESS,
+        Outcome::Findings => ExitCode::from(1),
+    })
 }

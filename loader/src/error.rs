@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::probe::ProbeFailure;
+
 /// The steps from a file to an answered call, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
@@ -12,6 +14,8 @@ pub enum Step {
     Stage,
     /// Reading the file without running it.
     Inspect,
+    /// Trying the library out in a child process.
+    Probe,
     /// Opening the library and creating the engine.
     Open,
 }
@@ -22,6 +26,7 @@ impl fmt::Display for Step {
             Step::Find => "find",
             Step::Stage => "stage",
             Step::Inspect => "inspect",
+            Step::Probe => "probe",
             Step::Open => "open",
         })
     }
@@ -252,6 +257,9 @@ pub enum Problem {
         /// What it was asked for.
         asked: &'static str,
     },
+    /// The child process that tried it out.
+    #[error(transparent)]
+    Probe(#[from] ProbeFailure),
 }
 
 /// `text` with line breaks and other control characters escaped: names of files and engines are somebody else's, and must

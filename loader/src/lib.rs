@@ -1,16 +1,17 @@
-//! From a file in a plugins directory to an answered call: find → stage → inspect → open → call.
+//! From a file in a plugins directory to an answered call: find → stage → inspect → probe → open → call.
 //!
 //! Decision: each step is one module, takes what the step before gave, and fails with one error that names path, step,
-//! what was expected and found, and what to do. Nothing of a plugin runs before `open`. What comes out is an
-//! [`EngineHandle`]: it always answers, by the engine asked for or by the built-in `legacy`, and says which.
+//! what was expected and found, and what to do. Nothing of a plugin runs in this process before `open`. What comes out
+//! is an [`EngineHandle`]: it always answers, by the engine asked for or by the built-in `legacy`, and says which.
 //!
 //! | step | module |
 //! |---|---|
 //! | 1 find | [`find`], `manifest` |
 //! | 2 stage | [`stage`] |
 //! | 3 inspect | [`inspect`] |
-//! | 4 open | `open`, `dylib` |
-//! | 5 call | [`supervise`] |
+//! | 4 probe | [`probe`] |
+//! | 5 open | `open`, `dylib` |
+//! | 6 call | [`supervise`] |
 //!
 //! What was learned about a build on the way is kept by [`builds`].
 //!
@@ -28,6 +29,7 @@ mod loader;
 mod manifest;
 mod open;
 pub mod platform;
+pub mod probe;
 pub mod stage;
 pub mod supervise;
 
@@ -38,4 +40,5 @@ pub use context_engine_legacy::VERSION as LEGACY_VERSION;
 pub use error::{LoaderError, Problem, Step, on_one_line};
 pub use loader::{Creation, LEGACY, Loader, LoaderOptions};
 pub use manifest::Manifest;
+pub use probe::{ProbeFailure, ProbeOptions, ProbeReport, ProbeStep};
 pub use supervise::{AssembleError, AssembleRequest, Assembled, Call, EngineHandle, PreparedHistory, TurnTaken};

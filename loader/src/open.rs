@@ -1,6 +1,7 @@
-//! Step 4, open: the library is loaded, and has to be what its file said it is.
+//! Step 5, open: the library is loaded, and has to be what its file said it is.
 //!
-//! Decision: `dylib` stays small beside it: that is the unsafe part. What is asked of the library once it is there is here.
+//! Decision: the probe's child process and the host open a library through the same two functions, so that what one of
+//! them refuses the other would have refused with the same words. `dylib` stays small beside them: it is the unsafe part.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Step 5, call: one handle that always answers, by the engine asked for or by `legacy`, and says which.
+//! Step 6, call: one handle that always answers, by the engine asked for or by `legacy`, and says which.
 //!
 //! Decision: a caller never sees an engine, only this handle. Whatever goes wrong in a plugin is answered by `legacy` in
 //! the same call, from the history alone, never from the plugin's output; the answer carries `served_by` and `why`.

@@ -1,0 +1,263 @@
+//! Step 4, probe: a child process opens the library, creates an engine and runs a short self-test, before this process
+//! does.
+//!
+//! Decision: a library can end, block or corrupt the process that opens it, and nothing inside that process can prevent
+//! it. So the first process that opens a build is one that nobody needs. The child writes which step it is in before it
+//! takes it: whatever ends it, the host knows where. Its verdict comes through a file, because an engine may print what
+//! it likes. The engine is given a folder of the probe's own, never its real one.
+//!
+//! A host program offers the child itself: see [`child::run`].
+
+pub mod child;
+mod failure;
+mod steps;
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+use context_engine_interface::record::Record;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::error::on_one_line;
+use crate::platform::create_private_dir;
+pub use failure::{ProbeFailure, ProbeStep};
+
+/// How long a probe may take unless the host says otherwise.
+pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Longer than any probe takes, and no clock overflows.
+const LONGEST_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How often the child is looked after.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// How much of what the child printed goes into a failure, in characters.
+const SAID: usize = 400;
+
+/// How much the child may print before it is thrown away, in bytes: a disk must not fill up within the deadline.
+const MAX_PRINTED: u64 = 1 << 20;
+
+/// What the child is told. The paths are arguments, because JSON holds no path that is not UTF-8; all the rest is in a
+/// file, because a configuration may hold secrets and arguments are for everybody to see.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Request {
+    record: Record,
+    config: Option<Value>,
+    deadline_ms: u64,
+    /// The process the child answers. When it dies the child has no reason to live.
+    parent: u32,
+}
+
+/// Files in the probe's folder.
+const REQUEST: &str = "request.json";
+const STEPS: &str = "steps";
+const VERDICT: &str = "verdict.json";
+const PRINTED: &str = "stderr";
+const STATE: &str = "state";
+
+/// What the name of the probe's folder begins with.
+const PREFIX: &str = "probe-";
+
+/// A folder of this age belongs to no probe that still runs.
+const LEFT_BEHIND: Duration = Duration::from_secs(60 * 60);
+
+/// What the child exits with when it could not do its part, such as on a full disk. A code no engine is likely to use.
+const NOT_RUN: u8 = 183;
+
+/// How a host runs a probe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProbeOptions {
+    /// The program that runs [`child::run`] when it is asked to.
+    pub child_exe: PathBuf,
+    /// What it is asked with: its arguments before the probe's own.
+    pub args: Vec<OsString>,
+    /// How long the whole probe may take.
+    pub deadline: Duration,
+}
+
+/// What a probe that passed has seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProbeReport {
+    /// How long it took, the child's start included.
+    pub took: Duration,
+    /// The engine's own error in `assemble`, if it answered one: some engines need a service that a probe does not offer.
+    pub assemble: Option<String>,
+    /// The first lines the engine logged.
+    pub log: Vec<String>,
+}
+
+/// The child's own end of it.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Verdict {
+    failure: Option<ProbeFailure>,
+    assemble: Option<String>,
+    log: Vec<String>,
+}
+
+/// Has a child process try the library at `library`, whose file holds `record`, with `config`. What the probe needs on
+/// disk is made in `scratch` and removed.
+///
+/// # Errors
+/// [`ProbeFailure`]. Not every one is the build's fault: see [`ProbeFailure::convicts`].
+pub fn probe(
+    options: &ProbeOptions,
+    library: &Path,
+    record: &Record,
+    config: Option<&Value>,
+    scratch: &Path,
+) -> Result<ProbeReport, ProbeFailure> {
+    let (started, deadline) = (Instant::now(), options.deadline.min(LONGEST_DEADLINE));
+    let not_run =
+        |doing: &'static str| move |reason: String| ProbeFailure::NotRun { reason: format!("{doing}: {reason}") };
+    create_private_dir(scratch).map_err(|error| not_run("making its folder")(error.to_string()))?;
+    collect(scratch);
+    // Goes away with the value, whatever happens here.
+    let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(scratch);
+    let folder = folder.map_err(|error| not_run("making its folder")(error.to_string()))?;
+    let request = Request {
+        record: record.clone(),
+        config: config.cloned(),
+        deadline_ms: u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX),
+        parent: std::process::id(),
+    };
+    let printed = prepare(folder.path(), &request).map_err(|error| not_run("writing its files")(error.to_string()))?;
+    let child = command(options, folder.path(), library).stderr(printed).spawn();
+    let child = child
+        .map_err(|error| not_run("starting the child process")(format!("{}: {error}", options.child_exe.display())))?;
+    let end = watch(child, folder.path(), started + deadline);
+    let said = || said(&folder.path().join(PRINTED));
+    if let End::Verdict(verdict) = end {
+        return match verdict.failure {
+            None => Ok(ProbeReport { took: started.elapsed(), assemble: verdict.assemble, log: verdict.log }),
+            Some(failure) => Err(failure),
+        };
+    }
+    let steps = fs::read_to_string(folder.path().join(STEPS)).unwrap_or_default();
+    let step = steps.lines().filter_map(ProbeStep::from_name).next_back();
+    Err(match (end, step) {
+        (End::Deadline, Some(step)) => ProbeFailure::Deadline { step, ms: request.deadline_ms, said: said() },
+        (End::Ended(status), Some(step)) if status.code() != Some(NOT_RUN.into()) => ended(status, step, said()),
+        // Whatever kept the child from its first step, it was not the library.
+        (End::Deadline, None) => {
+            not_run("starting the child process")(format!("not done in {} ms", request.deadline_ms))
+        }
+        (End::Ended(status), _) => not_run("the child process")(format!("{status}{}", said())),
+        (End::Lost(reason), _) => not_run("waiting for the child process")(reason),
+        (End::Verdict(_), _) => not_run("the child process")("no verdict".to_owned()),
+    })
+}
+
+/// Removes what a host that was killed during a probe has left behind.
+fn collect(scratch: &Path) {
+    let Ok(entries) = fs::read_dir(scratch) else { return };
+    let ours = entries.flatten().filter(|entry| entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()));
+    for entry in ours {
+        let made = entry.metadata().and_then(|meta| meta.modified()).ok();
+        if made.and_then(|made| SystemTime::now().duration_since(made).ok()).is_some_and(|age| age > LEFT_BEHIND) {
+            // Another host may be faster; then it is gone as well.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// How it ended.
+enum End {
+    Verdict(Verdict),
+    Ended(ExitStatus),
+    Deadline,
+    Lost(String),
+}
+
+fn prepare(folder: &Path, request: &Request) -> std::io::Result<File> {
+    create_private_dir(&folder.join(STATE))?;
+    let mut private = File::options();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut private, 0o600);
+    let mut file = private.create_new(true).write(true).open(folder.join(REQUEST))?;
+    file.write_all(&serde_json::to_vec(request)?)?;
+    // Appending, so that what was printed can be thrown away under a child that goes on printing.
+    File::options().create_new(true).append(true).open(folder.join(PRINTED))
+}
+
+fn command(options: &ProbeOptions, folder: &Path, library: &Path) -> Command {
+    let mut command = Command::new(&options.child_exe);
+    command.args(&options.args).arg(folder).arg(library).stdin(Stdio::null()).stdout(Stdio::null());
+    // A group of its own: what the engine starts is ended with it.
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    command
+}
+
+/// Waits for the child's verdict or its end. Nothing of it is left afterwards: not even a process entry.
+fn watch(mut child: Child, folder: &Path, deadline: Instant) -> End {
+    let (verdict, printed) = (folder.join(VERDICT), folder.join(PRINTED));
+    loop {
+        let ended = child.try_wait();
+        // After the look at the child: what it wrote before it ended is there by now.
+        if let Some(verdict) = read_verdict(&verdict) {
+            // How a process takes its leave with the library in it proves nothing about calls.
+            end(&mut child);
+            return End::Verdict(verdict);
+        }
+        match ended {
+            Ok(None) => {}
+            Ok(Some(status)) => return End::Ended(status),
+            Err(error) => return End::Lost(error.to_string()),
+        }
+        if Instant::now() >= deadline {
+            end(&mut child);
+            return End::Deadline;
+        }
+        if fs::metadata(&printed).is_ok_and(|meta| meta.len() > MAX_PRINTED) {
+            let _ = File::options().write(true).open(&printed).and_then(|file| file.set_len(0));
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// Ends the child, what it started, and its process entry. Does nothing to one that has ended: its number may be that of
+/// another process by now.
+fn end(child: &mut Child) {
+    if !matches!(child.try_wait(), Ok(None)) {
+        return;
+    }
+    #[cfg(unix)]
+    {
+        use rustix::process::{Pid, Signal, kill_process_group};
+        if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+    // Neither can fail in a way that something could be done about: the child is ended, or it was already.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// The verdict, once it is there. It gets its name when it is complete.
+fn read_verdict(path: &Path) -> Option<Verdict> {
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
+}
+
+fn ended(status: ExitStatus, step: ProbeStep, said: String) -> ProbeFailure {
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        return ProbeFailure::Signal { step, signal, said };
+    }
+    ProbeFailure::Exit { step, code: status.code().unwrap_or(-1), said }
+}
+
+/// The end of what the child printed, ready to stand behind a sentence.
+fn said(printed: &Path) -> String {
+    let bytes = fs::read(printed).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let start = words.char_indices().rev().nth(SAID - 1).map_or(0, |(at, _)| at);
+    if words.is_empty() { String::new() } else { format!(" (it printed: {})", on_one_line(&words[start..])) }
+}

@@ -1,0 +1,212 @@
+//! What the child tries: one engine's short life, with a history of three messages.
+//!
+//! Decision: as little as shows that calls work. Nothing is asked that an engine may refuse for a good reason, and what
+//! it refuses all the same is no failure: a probe convicts only of what no engine may do.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use context_engine_interface::{
+    AssembleParamsFields, Assembly, CallContext, CallServices, ContextEngine, DisposeParamsFields, EngineContextFields,
+    EngineError, EngineHost, ErrorCode, HostServices, LogLevel, RemoteEngine, SegmentKind, ViewChunks,
+};
+use context_engine_transcript::Message;
+use serde_json::{Map, Value};
+
+use super::failure::{ProbeFailure, ProbeStep};
+use super::{Request, Verdict};
+use crate::error::{Problem, on_one_line};
+use crate::open;
+
+/// What the messages may cost: far more than they do.
+const BUDGET: u64 = 8_000;
+
+/// The history, by role and text.
+const HISTORY: [(&str, &str); 3] = [
+    ("user", "Which files are in this folder?"),
+    ("assistant", "Two: README.md and LICENSE."),
+    ("user", "Read the first one."),
+];
+
+/// How many lines an engine logs are kept, and how long one may be.
+const MAX_LINES: usize = 50;
+const MAX_LINE: usize = 400;
+
+/// How the panic hook of a plugin begins its line.
+const PANIC: &str = "panicked at ";
+
+/// The services of the engine's life and of its calls: lines are collected and printed, tokens are guessed.
+pub(super) struct Services {
+    until: Instant,
+    lines: Mutex<Vec<String>>,
+    /// The newest line of the plugin's panic hook.
+    panic: Mutex<Option<String>>,
+}
+
+impl Services {
+    pub(super) fn new(until: Instant) -> Services {
+        Services { until, lines: Mutex::default(), panic: Mutex::default() }
+    }
+}
+
+impl HostServices for Services {
+    fn log(&self, level: LogLevel, message: &str) {
+        let line: String = on_one_line(message).chars().take(MAX_LINE).collect();
+        if level == LogLevel::ERROR && message.starts_with(PANIC) {
+            *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(line.clone());
+        }
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.len() < MAX_LINES {
+            // Into the probe's own file: the last words of an engine that ends the process are worth having.
+            let _ = writeln!(std::io::stderr(), "{line}");
+            lines.push(line);
+        }
+    }
+
+    /// By length: reading the tables of a real encoding takes longer than the whole probe.
+    fn count_tokens(&self, text: &str) -> u64 {
+        tokens(text)
+    }
+}
+
+impl CallServices for Services {
+    fn remaining(&self) -> Option<Duration> {
+        Some(self.until.saturating_duration_since(Instant::now()))
+    }
+}
+
+fn tokens(text: &str) -> u64 {
+    text.len().div_ceil(4) as u64
+}
+
+/// Takes one step after the other; `note` is told before each.
+pub(super) fn take_steps(
+    library: &Path,
+    request: &Request,
+    state_dir: &Path,
+    services: &Arc<Services>,
+    note: &mut impl FnMut(ProbeStep),
+) -> Verdict {
+    let mut assemble = None;
+    let outcome = live(library, request, state_dir, services, note, &mut assemble);
+    let log = std::mem::take(&mut *services.lines.lock().unwrap_or_else(PoisonError::into_inner));
+    Verdict { failure: outcome.err(), assemble, log }
+}
+
+fn live(
+    library: &Path,
+    request: &Request,
+    state_dir: &Path,
+    services: &Arc<Services>,
+    note: &mut impl FnMut(ProbeStep),
+    assembled: &mut Option<String>,
+) -> Result<(), ProbeFailure> {
+    note(ProbeStep::Open);
+    let module = open::library(library, &request.record).map_err(refusal)?;
+    note(ProbeStep::Extension);
+    open::check_extension(module).map_err(refusal)?;
+
+    note(ProbeStep::Create);
+    let host = EngineHost::new(Arc::clone(services) as Arc<dyn HostServices>);
+    let config = request.config.as_ref().map_or_else(String::new, Value::to_string);
+    let state_dir = state_dir.to_string_lossy();
+    let fields = EngineContextFields {
+        config_json: config.as_str().into(),
+        state_dir: state_dir.as_ref().into(),
+        agent_dir: None.into(),
+        workspace_dir: None.into(),
+        host: &host,
+    };
+    let created = fields.lend(|ctx| module.create()(ctx)).into_result();
+    let engine = RemoteEngine::new(created.map_err(|error| {
+        panicked(ProbeStep::Create, &error)
+            .unwrap_or_else(|| ProbeFailure::Create { reason: on_one_line(&error.to_string()) })
+    })?);
+
+    note(ProbeStep::Assemble);
+    let plan = assemble(&engine, services.as_ref());
+    match plan {
+        Ok(plan) => in_order(&plan, HISTORY.len() as u64)
+            .map_err(|reason| ProbeFailure::Wrong { step: ProbeStep::Assemble, reason })?,
+        Err(error) => match panicked(ProbeStep::Assemble, &error) {
+            Some(failure) => return Err(failure),
+            None => *assembled = Some(on_one_line(&error.to_string())),
+        },
+    }
+
+    note(ProbeStep::Dispose);
+    let fields = DisposeParamsFields { reason: "shutdown".into(), ..DisposeParamsFields::default() };
+    let disposed = CallContext::lend(services.as_ref(), |ctx| fields.lend(|params| engine.dispose(ctx, params)));
+    if let Some(failure) = disposed.err().and_then(|error| panicked(ProbeStep::Dispose, &error)) {
+        return Err(failure);
+    }
+
+    note(ProbeStep::Drop);
+    let panic = || services.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+    // One of a thread of the engine's own is the engine's affair, here as everywhere.
+    drop(panic());
+    drop(engine);
+    match panic() {
+        Some(reason) => Err(ProbeFailure::Panicked { step: ProbeStep::Drop, reason }),
+        None => Ok(()),
+    }
+}
+
+fn assemble(engine: &RemoteEngine, services: &dyn CallServices) -> Result<Assembly, EngineError> {
+    let messages = HISTORY.iter().zip(1..).map(|((role, text), number)| {
+        let map = Map::from_iter([("role".to_owned(), Value::from(*role)), ("content".to_owned(), Value::from(*text))]);
+        let message = Message::from_map(format!("probe-{number}"), map).map_err(EngineError::failed)?;
+        Ok(Arc::new(Message { tokens: tokens(text), ..message }))
+    });
+    let views = ViewChunks::build(&messages.collect::<Result<Vec<_>, EngineError>>()?);
+    let index = views.index();
+    let fields = AssembleParamsFields {
+        session_id: "probe".into(),
+        messages: index.messages(),
+        token_budget: Some(BUDGET).into(),
+        ..AssembleParamsFields::default()
+    };
+    CallContext::lend(services, |ctx| fields.lend(|params| engine.assemble(ctx, params)))
+}
+
+/// A panic is one wherever it happens; every other error is the engine's to answer.
+fn panicked(step: ProbeStep, error: &EngineError) -> Option<ProbeFailure> {
+    let reason = || on_one_line(&error.to_string());
+    (error.code == ErrorCode::PANICKED).then(|| ProbeFailure::Panicked { step, reason: reason() })
+}
+
+/// Whose fault it is that a library cannot be opened: the system's, or the build's.
+fn refusal(problem: Problem) -> ProbeFailure {
+    let reason = on_one_line(&problem.to_string());
+    match problem {
+        Problem::Extension { .. } => ProbeFailure::Wrong { step: ProbeStep::Extension, reason },
+        Problem::Identity { .. } | Problem::Layout { .. } | Problem::NoRecord => {
+            ProbeFailure::Wrong { step: ProbeStep::Open, reason }
+        }
+        _ => ProbeFailure::Refused { reason },
+    }
+}
+
+/// Refuses a plan whose steps are none, or take messages twice or that do not exist.
+fn in_order(plan: &Assembly, known: u64) -> Result<(), String> {
+    let mut next = 0;
+    for (number, segment) in plan.segments.iter().enumerate() {
+        let (start, len) = (u64::from(segment.start), u64::from(segment.len));
+        match segment.kind {
+            SegmentKind::INSERT => continue,
+            SegmentKind::KEEP | SegmentKind::REPLACE => {}
+            SegmentKind(kind) => return Err(format!("step {number} of its plan has kind {kind}, which nobody knows")),
+        }
+        let end = if segment.kind == SegmentKind::KEEP { start + len } else { start + 1 };
+        if start < next || end > known {
+            return Err(format!(
+                "step {number} of its plan takes messages {start} to {end}, expected some from {next} to {known}; \
+                 indices ascend and stay inside the history"
+            ));
+        }
+        next = end;
+    }
+    Ok(())
+}
