@@ -11,6 +11,7 @@
 //! | [`host`] | a home in a temporary folder: its plugins directory, a loader, the command |
 //! | [`boundary`] | a loaded engine without the supervisor |
 //! | [`session`] | histories, call services, a call |
+//! | `probe` | probes of the engines, on Linux |
 //! | [`record`] | a plugin with another record in its file |
 //! | [`prompts`] | the rules every prompt keeps, as `checker/check_prompts.py` has them |
 #![forbid(unsafe_code)]
@@ -19,6 +20,8 @@ pub mod boundary;
 pub mod build;
 pub mod changed;
 pub mod host;
+#[cfg(target_os = "linux")]
+pub mod probe;
 pub mod prompts;
 pub mod record;
 pub mod session;

@@ -6,6 +6,8 @@
 //! takes it: whatever ends it, the host knows where. Its verdict comes through a file, because an engine may print what
 //! it likes. The engine is given a folder of the probe's own, never its real one.
 //!
+//! Only Linux was run. The macOS and Windows arms were compiled; on Windows what the engine starts is not ended with it.
+//!
 //! A host program offers the child itself: see [`child::run`].
 
 pub mod child;
