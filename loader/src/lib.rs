@@ -11,7 +11,7 @@
 //! | 3 inspect | [`inspect`] |
 //! | 4 probe | [`probe`] |
 //! | 5 open | `open`, `dylib` |
-//! | 6 call | [`supervise`] |
+//! | 6 call | [`supervise`]; who may be called: [`quarantine`] |
 //!
 //! What was learned about a build on the way is kept by [`builds`].
 //!
@@ -30,6 +30,7 @@ mod manifest;
 mod open;
 pub mod platform;
 pub mod probe;
+pub mod quarantine;
 pub mod stage;
 pub mod supervise;
 

@@ -31,3 +31,40 @@ pub fn create_private_dir(path: &std::path::Path) -> std::io::Result<()> {
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(path)
 }
+
+/// When the process with this number started, in a unit of the system's own; `None` when it does not run.
+///
+/// Number and start together name a process: the number alone is used again. On Linux the start is in clock ticks since
+/// the machine started, and a process that has ended counts as ended although nobody has waited for it. Elsewhere safe
+/// code cannot ask: this process has a random number, others have `None`.
+pub fn process_start(pid: u32) -> Option<u64> {
+    if cfg!(target_os = "linux")
+        && let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat"))
+    {
+        // The name before it may hold spaces and brackets.
+        let (_, fields) = stat.rsplit_once(')')?;
+        let fields: Vec<&str> = fields.split_whitespace().collect();
+        let ended = matches!(*fields.first()?, "Z" | "X");
+        return if ended { None } else { fields.get(19)?.parse().ok() };
+    }
+    if pid != std::process::id() {
+        return None;
+    }
+    static OWN: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
+    let random = || std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), pid);
+    Some(*OWN.get_or_init(random))
+}
+
+/// Writes all of `bytes` at `offset`.
+///
+/// # Errors
+/// What the system says.
+pub fn write_at(file: &std::fs::File, bytes: &[u8], offset: u64) -> std::io::Result<()> {
+    #[cfg(unix)]
+    return std::os::unix::fs::FileExt::write_all_at(file, bytes, offset);
+    #[cfg(windows)]
+    {
+        let written = std::os::windows::fs::FileExt::seek_write(file, bytes, offset)?;
+        if written == bytes.len() { Ok(()) } else { Err(std::io::ErrorKind::WriteZero.into()) }
+    }
+}

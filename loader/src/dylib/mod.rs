@@ -9,6 +9,12 @@
 //! plugin older than its host; here the layouts have to be compatible in either direction.
 #![allow(unsafe_code, reason = "dlopen, reading the exported header, and taking the module after our own layout check")]
 
+#[cfg(unix)]
+pub mod signals;
+#[cfg(not(unix))]
+#[path = "signals_none.rs"]
+pub mod signals;
+
 use std::mem::ManuallyDrop;
 use std::path::Path;
 

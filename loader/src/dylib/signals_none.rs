@@ -1,0 +1,50 @@
+//! Where there are no signals: nothing is stamped, and every death in a call is one without proof. Never run.
+
+use std::fs::File;
+
+/// A stamp: `exit` was called by the code in the call.
+pub const EXIT: u8 = 255;
+/// A stamp: it happened in the host's own code.
+pub const HOST: u8 = 254;
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Before;
+
+/// Handlers of all signals: none.
+pub struct Handlers;
+
+pub(crate) fn install() {}
+
+pub(crate) fn enter(_: &File, _: u64) -> (Before, u32) {
+    (Before, 0)
+}
+
+pub(crate) fn leave(_: Before) {}
+
+pub(crate) fn set_paused(_: bool) -> bool {
+    false
+}
+
+pub(crate) fn register(_: &File) {}
+
+pub(crate) fn unregister(_: &File) {}
+
+/// The handlers as they are now.
+pub fn snapshot() -> Handlers {
+    Handlers
+}
+
+/// Signals whose handling is no longer what it was at `before`.
+pub fn handlers_changed(_: &Handlers) -> Vec<i32> {
+    vec![]
+}
+
+/// Puts back the handlers that changed since `before`.
+pub fn restore(_: &Handlers) -> Vec<i32> {
+    vec![]
+}
+
+/// A signal as people call it.
+pub fn signal_name(signal: i32) -> String {
+    format!("signal {signal}")
+}
