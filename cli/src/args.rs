@@ -42,6 +42,9 @@ pub(crate) enum Command {
     /// See which engines there are
     #[command(subcommand)]
     Plugins(PluginsCommand),
+    /// See which engines are set aside after a failure, why, and let them serve again
+    #[command(subcommand)]
+    Quarantine(QuarantineCommand),
     /// Check the installation: which engine serves, what is wrong with the others, what to do
     Doctor(DoctorArgs),
     /// The child process of a probe. Run by the loader, with arguments only it can make
@@ -189,6 +192,65 @@ pub(crate) struct DoctorArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) directories: Directories,
+}
+
+const QUARANTINE_HELP: &str = "\
+An engine that fails is set aside, and legacy answers. After an error, a panic or a call that takes too long this holds for
+the process it happened in; after a crash, a failed probe or the third process in a row it holds until it is cleared, or
+until there is a new build or another configuration of the engine.
+
+Examples:
+  context-engine quarantine list --all                 # the history, too
+  context-engine quarantine why sliding-window
+  context-engine quarantine clear sliding-window       # hosts that run use it again, too
+  context-engine quarantine list --json | jq '.engines[].engine'
+
+Exit codes: list and why end with 1 when an engine is set aside now; an id nothing is known about ends with 2.";
+
+#[derive(Debug, Subcommand)]
+#[command(after_help = QUARANTINE_HELP)]
+pub(crate) enum QuarantineCommand {
+    /// List the engines that are set aside
+    #[command(after_help = QUARANTINE_HELP)]
+    List(QuarantineListArgs),
+    /// Tell the whole story of one engine, and what to do
+    #[command(after_help = QUARANTINE_HELP)]
+    Why(QuarantineWhyArgs),
+    /// Forget what is known about an engine, in all its builds and configurations: it serves again
+    #[command(after_help = QUARANTINE_HELP)]
+    Clear(QuarantineClearArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct QuarantineListArgs {
+    /// The history, too: what was in force for processes that have ended
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct QuarantineWhyArgs {
+    /// Id of the engine
+    pub(crate) id: String,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct QuarantineClearArgs {
+    /// Id of the engine
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    pub(crate) id: Option<String>,
+    /// Every engine, and the history
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// A number of tokens, as people write it.

@@ -23,6 +23,8 @@ pub(crate) enum CliError {
     Exists { path: PathBuf },
     #[error("plugins.entries.{id} may not be used: {reason}; change config.json5 or use another engine")]
     Forbidden { id: String, reason: String },
+    #[error("nothing is known about \"{id}\"; {}", if known.is_empty() { "nothing is in quarantine".to_owned() } else { format!("in the quarantine and its history: {}", known.join(", ")) })]
+    NotInQuarantine { id: String, known: Vec<String> },
     #[error("{}: {doing}: {source}", path.display())]
     File { path: PathBuf, doing: &'static str, source: std::io::Error },
     #[error("writing the output: {0}")]

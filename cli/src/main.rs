@@ -9,6 +9,7 @@ mod doctor;
 mod error;
 mod output;
 mod plugins;
+mod quarantine;
 mod replay;
 mod sessions;
 mod setup;
@@ -18,7 +19,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use context_engine_loader::probe;
 
-use crate::args::{Cli, Command, PluginsCommand, SessionsCommand};
+use crate::args::{Cli, Command, PluginsCommand, QuarantineCommand, SessionsCommand};
 use crate::error::CliError;
 
 /// How a command ended that ran to its end.
@@ -48,6 +49,9 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
         Command::Sessions(SessionsCommand::Import(args)) => sessions::import(args),
         Command::Plugins(PluginsCommand::List(args)) => plugins::list(args),
         Command::Plugins(PluginsCommand::Inspect(args)) => plugins::inspect(args),
+        Command::Quarantine(QuarantineCommand::List(args)) => quarantine::list(args),
+        Command::Quarantine(QuarantineCommand::Why(args)) => quarantine::why(args),
+        Command::Quarantine(QuarantineCommand::Clear(args)) => quarantine::clear(args),
         Command::Doctor(args) => doctor::run(args),
         Command::ProbePlugin(args) => return Ok(probe::child::run(args.args.iter().cloned())),
     };

@@ -117,7 +117,7 @@ pub(crate) fn set_paused(paused: bool) -> bool {
     current.paused
 }
 
-/// Makes known a file whose first bytes hold, at [`ENDED`](crate::quarantine::marks), how the process ended.
+/// Makes known a file that holds at `marks::ENDED` how the process ended.
 pub(crate) fn register(file: &File) {
     for place in &OPEN {
         if place.compare_exchange(-1, file.as_raw_fd(), Ordering::SeqCst, Ordering::SeqCst).is_ok() {

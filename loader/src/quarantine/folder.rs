@@ -44,12 +44,6 @@ impl Folder {
         Folder { path }
     }
 
-    /// Makes it, so that it is known early whether it can be written.
-    pub(super) fn create(&self) -> io::Result<()> {
-        create_private_dir(&self.path)?;
-        tempfile::Builder::new().prefix(NEW).tempfile_in(&self.path).map(drop)
-    }
-
     /// When a file was last added or removed. One system call; `None` when there is no folder.
     pub(super) fn changed(&self) -> Option<SystemTime> {
         fs::metadata(&self.path).and_then(|meta| meta.modified()).ok()

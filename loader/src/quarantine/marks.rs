@@ -12,7 +12,7 @@
 //! |---|---|---|---|
 //! | 0..8 | `CEMARKS1` | 0 | 1 in a call, else 0 |
 //! | 8 | how the process ended in order: a signal, 255 by `exit` | 1 | stamp: a signal, 255 `exit`, 254 the host's own fault |
-//! | 12..16 | process number | 2 | operation, an index into [`OPERATIONS`] |
+//! | 12..16 | process number | 2 | operation, an index into `OPERATIONS` |
 //! | 16..24 | its start | 4..8 | thread number |
 //! | 32..64 | version of the host | 8..136 | calls completed in this process, by operation |
 //! | | | 136..168, 168..200 | digest, key |
@@ -224,7 +224,7 @@ pub struct MarkSlot {
 
 impl MarkSlot {
     /// Marks that this thread is in `operation` until what is returned is dropped. Costs one system call, and one more
-    /// at the end.
+    /// at the end: 2.5 to 3 µs for both, on 2 cores of a busy x86_64 VM.
     pub fn enter(&self, operation: &'static str) -> InCall<'_> {
         let index = OPERATIONS.iter().position(|name| *name == operation).unwrap_or(0);
         let mut call = InCall { slot: self, operation: index, outer: 0, before: None, this_thread_only: PhantomData };

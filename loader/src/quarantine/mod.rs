@@ -66,14 +66,11 @@ struct Seen {
 }
 
 impl Quarantine {
-    /// The quarantine in `state_dir`. Where nothing can be written it works in memory and says so once; an empty path
-    /// means that the host wants it in memory.
+    /// The quarantine in `state_dir`. Touches nothing yet. What cannot be written is held in memory, and that is said
+    /// once; an empty path means that the host wants it in memory.
     pub fn open(state_dir: &Path) -> Quarantine {
         let folder = (!state_dir.as_os_str().is_empty()).then(|| Folder::new(state_dir.join("quarantine")));
         let kept = Kept { folder, unwritten: Mutex::default(), seen: Mutex::default(), warned: AtomicBool::new(false) };
-        if let Some(Err(error)) = kept.folder.as_ref().map(Folder::create) {
-            kept.warn(&error);
-        }
         Quarantine { kept: Arc::new(kept) }
     }
 

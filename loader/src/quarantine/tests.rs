@@ -154,6 +154,7 @@ fn a_foreign_file_counts_as_nothing_and_is_shown() {
     let state = state();
     let (quarantine, alpha) = (Quarantine::open(state.path()), subject("alpha"));
     let folder = state.path().join("quarantine");
+    fs::create_dir(&folder).expect("made");
     let name = format!("alpha-{}.json", alpha.key.short());
     for bytes in [&b""[..], b"{}", b"\xff\xfe", b"[1, 2", &vec![b' '; 2 << 20]] {
         fs::write(folder.join(&name), bytes).expect("written");

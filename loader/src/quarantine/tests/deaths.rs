@@ -244,13 +244,23 @@ fn a_process_that_lives_is_left_alone() {
 }
 
 #[test]
+fn a_host_does_not_judge_its_own_calls() {
+    let state = state();
+    let marks = Marks::open(state.path());
+    let slot = marks.slot(&subject("alpha"));
+    let call = slot.enter("assemble");
+    assert_eq!(settle(state.path()), []);
+    drop(call);
+    assert_eq!(fs::read_dir(state.path().join(marks::FOLDER)).expect("listed").count(), 1);
+}
+
+#[test]
 fn hosts_that_fail_at_the_same_time_lose_nothing_of_each_other() {
     let state = state();
     std::thread::scope(|threads| {
         for pid in 0..8 {
             let state = state.path();
             threads.spawn(move || {
-                // Served in between, so that the row never gets long.
                 let (quarantine, alpha) = (Quarantine::open(state), subject("alpha"));
                 quarantine.record(&alpha, Incident::now("assemble", Fault::Error, "broke", process(pid)));
             });
