@@ -195,9 +195,10 @@ pub(crate) struct DoctorArgs {
 }
 
 const QUARANTINE_HELP: &str = "\
-An engine that fails is set aside, and legacy answers. After an error, a panic or a call that takes too long this holds for
-the process it happened in; after a crash, a failed probe or the third process in a row it holds until it is cleared, or
-until there is a new build or another configuration of the engine.
+An engine that fails is set aside, and legacy answers. After an error, a panic or a call that
+takes too long this holds for the process it happened in; after a crash, a failed probe or the
+third process in a row it holds until it is cleared. A new build or another configuration of the
+engine starts clean.
 
 Examples:
   context-engine quarantine list --all                 # the history, too
@@ -205,7 +206,8 @@ Examples:
   context-engine quarantine clear sliding-window       # hosts that run use it again, too
   context-engine quarantine list --json | jq '.engines[].engine'
 
-Exit codes: list and why end with 1 when an engine is set aside now; an id nothing is known about ends with 2.";
+Exit codes: list and why end with 1 when an engine is set aside now, why and clear with 2 when
+nothing is known about the id.";
 
 #[derive(Debug, Subcommand)]
 #[command(after_help = QUARANTINE_HELP)]

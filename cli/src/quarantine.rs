@@ -25,10 +25,9 @@ pub(crate) fn list(args: &QuarantineListArgs) -> Result<Outcome, CliError> {
         line(json!({ "inForce": in_force, "history": history, "engines": engines, "unreadable": unreadable }))?;
     } else {
         for record in shown {
-            let Record { engine, fault, operation, reason, last_at_ms, .. } = record;
+            let (engine, at, what) = (&record.engine, utc(record.last_at_ms), record.story());
             let state = if record.is_in_force() { "set aside" } else { "history" };
-            let (at, what) = (utc(*last_at_ms), fault.describe());
-            line(format_args!("{engine:<24} {state:<10} {at}  {what} in {operation}: {reason}"))?;
+            line(format_args!("{engine:<24} {state:<10} {at}  {what}"))?;
         }
         for Unreadable { path, reason } in &unreadable {
             let path = path.display();
@@ -81,9 +80,8 @@ pub(crate) fn clear(args: &QuarantineClearArgs) -> Result<Outcome, CliError> {
         return Ok(Outcome::Fine);
     }
     for record in &cleared {
-        let (Record { engine, path, .. }, what) = (record, record.fault.describe());
-        let path = on_one_line(&path.to_string_lossy());
-        line(format_args!("cleared   {engine}, which {what} in {}: {path}", record.operation))?;
+        let path = on_one_line(&record.path.to_string_lossy());
+        line(format_args!("cleared   {}, {path}: {}", record.engine, record.story()))?;
     }
     for file in &removed {
         line(format_args!("cleared   {}, which was no record", file.path.display()))?;
@@ -115,14 +113,13 @@ fn unknown(id: &str, known: &[Record]) -> CliError {
 
 /// The whole story in words.
 fn tell(record: &Record) -> Result<(), CliError> {
-    let Record { engine, fault, operation, reason, .. } = record;
-    line(format_args!("{engine}: {}", state(record)))?;
+    line(format_args!("{}: {}", record.engine, state(record)))?;
     let times = match record.count {
         1 => String::new(),
         count => format!("; {count} incidents since {}", utc(record.first_at_ms)),
     };
     for (name, value) in [
-        ("what", format!("it {} in {operation}: {reason}", fault.describe())),
+        ("what", record.story()),
         ("when", format!("{}{times}", utc(record.last_at_ms))),
         ("file", record.path.to_string_lossy().into_owned()),
         ("digest", record.digest.clone()),
@@ -139,9 +136,8 @@ fn tell(record: &Record) -> Result<(), CliError> {
     }
     for (at, incident) in record.history.iter().rev().enumerate() {
         let name = if at == 0 { "history" } else { "" };
-        let (time, what) = (utc(incident.at_ms), incident.fault.describe());
-        let text = format!("{time}  {what} in {}, process {}", incident.operation, incident.process.pid);
-        line(format_args!("  {name:<10} {text}: {}", incident.reason))?;
+        let (time, pid) = (utc(incident.at_ms), incident.process.pid);
+        line(format_args!("  {name:<10} {time}  process {pid}: {}", incident.story()))?;
     }
     Ok(line(format_args!("  {:<10} {}", "do", advice(record)))?)
 }

@@ -234,7 +234,7 @@ extern "C" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mut c_voi
     match previous.sa_sigaction {
         libc::SIG_DFL => die(signal, code),
         // The system does not let a thread ignore its own fault.
-        libc::SIG_IGN if code > 0 => die(signal, code),
+        libc::SIG_IGN if is_fault(code) => die(signal, code),
         libc::SIG_IGN => {}
         handler if previous.sa_flags & libc::SA_SIGINFO != 0 => {
             // SAFETY: whoever installed it promised a function of this form by SA_SIGINFO.
@@ -277,7 +277,7 @@ fn die(signal: c_int, code: c_int) {
     // SAFETY: the default action needs no function.
     unsafe { sigaction(signal, &action, ptr::null_mut()) };
     // A fault comes again when its instruction does, and then the dump shows the place. Others would be over.
-    let comes_again = code > 0 && matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE);
+    let comes_again = is_fault(code) && matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE);
     if !comes_again {
         // SAFETY: may be called in a handler; the signal is blocked now and arrives on return.
         unsafe { libc::raise(signal) };
@@ -294,11 +294,21 @@ extern "C" fn on_exit() {
     }
 }
 
+/// Whether the system found the fault itself; otherwise the signal was sent. macOS has a code above for that.
+fn is_fault(code: c_int) -> bool {
+    (1..0x1_0000).contains(&code)
+}
+
 /// Whether somebody else sent the signal, as service managers send SIGABRT to a host that hangs: the thread it happens to
 /// arrive at has done nothing.
 fn sent_by_another_process(info: *mut siginfo_t, code: c_int) -> bool {
+    if is_fault(code) || info.is_null() {
+        return false;
+    }
     // SAFETY: the system's own description; the sender stands in it when the code says that there is one.
-    code <= 0 && !info.is_null() && unsafe { (*info).si_pid() } != own_pid()
+    let sender = unsafe { (*info).si_pid() };
+    // macOS does not say who, when a thread signals a thread. On Linux 0 is somebody outside of a container.
+    sender != own_pid() && !(cfg!(target_vendor = "apple") && sender == 0)
 }
 
 /// Stamps the mark of the call this thread is in.

@@ -19,7 +19,7 @@ pub(super) const MOST_FILES: usize = 64;
 /// A record is a few kilobytes; more is not ours and is not read.
 const LONGEST: u64 = 1 << 20;
 /// How long the lock is waited for.
-const PATIENCE: Duration = Duration::from_millis(200);
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Age at which a file that was begun and never finished is left over from a process that died.
 const LEFT_OVER: Duration = Duration::from_secs(3600);
 const NEW: &str = ".new-";
@@ -169,7 +169,11 @@ impl Folder {
     }
 
     fn lock(&self) -> Option<File> {
-        let file = File::options().create(true).append(true).open(self.path.join(".lock")).ok()?;
+        let mut options = File::options();
+        options.create(true).append(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(self.path.join(".lock")).ok()?;
         let begun = SystemTime::now();
         loop {
             match file.try_lock() {

@@ -118,6 +118,11 @@ impl Incident {
         let (operation, reason) = (one_line(operation, 64), one_line(reason, REASON));
         Incident { at_ms: now_ms(), operation, fault, reason, process }
     }
+
+    /// What happened, in one line: "panicked in assemble: …", "called exit() in create".
+    pub fn story(&self) -> String {
+        story(self.fault, &self.operation, &self.reason)
+    }
 }
 
 /// What is known about an engine that failed: the newest state first, then what led to it.
@@ -255,10 +260,18 @@ impl Record {
         self.in_force_in().is_none_or(|processes| !processes.is_empty())
     }
 
-    /// The story in one line, for a log or the reason of an answer.
-    pub fn summary(&self) -> String {
-        let Record { operation, reason, .. } = self;
-        format!("in quarantine since it {} in {operation}: {reason}", self.fault.describe())
+    /// What happened, in one line; see [`Incident::story`].
+    pub fn story(&self) -> String {
+        story(self.fault, &self.operation, &self.reason)
+    }
+}
+
+/// What happened, as the end of "the engine …", where that adds to the reason.
+fn story(fault: Fault, operation: &str, reason: &str) -> String {
+    match fault {
+        // These say where themselves.
+        Fault::Crash | Fault::Suspect => reason.to_owned(),
+        fault => format!("{} in {operation}: {reason}", fault.describe()),
     }
 }
 
