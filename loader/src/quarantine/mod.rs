@@ -12,7 +12,8 @@
 //! | a crash with proof, a failed probe | for every process |
 //! | a death without proof, the third in a row | for every process |
 //!
-//! "In a row" ends when a process uses the engine to the end without a fault ([`Quarantine::served`]).
+//! "In a row" ends when a process uses the engine to the end without a fault ([`Quarantine::served`]), or is found to have
+//! completed such calls before it was killed.
 //!
 //! Crash marks are in [`marks`], the rules by which they convict in [`Quarantine::settle_marks`].
 
@@ -110,11 +111,8 @@ impl Quarantine {
     /// This process used the engine to the end without a fault: what counts "in a row" starts again.
     pub fn served(&self, key: &QuarantineKey) {
         let process = ProcessStamp::current();
-        let counts = |record: &Record| {
-            let (faults, deaths) = (record.processes_in_a_row, record.suspected_in_a_row);
-            record.scope == Scope::Process && !record.failed_in(process) && faults + deaths > 0
-        };
-        self.change(key, counts, |record| (record.processes_in_a_row, record.suspected_in_a_row) = (0, 0));
+        let counts = |record: &Record| record.counts_in_a_row() && !record.failed_in(process);
+        self.change(key, counts, Record::end_row);
     }
 
     /// Everything that is known, in force or history, newest first.

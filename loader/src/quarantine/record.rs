@@ -231,6 +231,16 @@ impl Record {
         self.first_failure_in(process).is_some()
     }
 
+    /// Whether one more process may make it durable.
+    pub(super) fn counts_in_a_row(&self) -> bool {
+        self.scope == Scope::Process && (self.processes_in_a_row > 0 || self.suspected_in_a_row > 0)
+    }
+
+    /// A process was served: what counts in a row starts again.
+    pub(super) fn end_row(&mut self) {
+        (self.processes_in_a_row, self.suspected_in_a_row) = (0, 0);
+    }
+
     /// The record as `process` has to see it; `None` when it is not in force there.
     pub fn in_force_for(&self, process: ProcessStamp) -> Option<Record> {
         if self.scope == Scope::Durable {

@@ -182,16 +182,14 @@ impl Quarantine {
         verdict(mark, Finding::Acquitted, why)
     }
 
-    /// A process completed what others died in: what counts in a row starts again.
+    /// A process completed without a fault what others failed or died in: what counts in a row starts again. Most hosts
+    /// are killed one day, and never come to say that they were served.
     fn worked_in(&self, key: QuarantineKey, process: ProcessStamp, completed: &dyn Fn(usize) -> bool) {
         let acquits = |record: &Record| {
             let operation = OPERATIONS.iter().position(|name| *name == record.operation);
-            record.suspected_in_a_row > 0
-                && record.scope == Scope::Process
-                && !record.failed_in(process)
-                && operation.is_some_and(completed)
+            record.counts_in_a_row() && !record.failed_in(process) && operation.is_some_and(completed)
         };
-        self.change(&key, acquits, |record| record.suspected_in_a_row = 0);
+        self.change(&key, acquits, Record::end_row);
     }
 }
 

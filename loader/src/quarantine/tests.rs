@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use super::record::Incident;
 use super::*;
 
+#[cfg(unix)]
 mod deaths;
 
 fn state() -> TempDir {

@@ -220,6 +220,25 @@ fn the_third_death_in_a_row_in_a_first_call_quarantines_and_a_healthy_process_en
 }
 
 #[test]
+fn a_process_that_worked_ends_the_row_although_it_was_killed() {
+    let state = state();
+    for (how, place, completed, row) in [
+        ("kill -9", "assemble", 3, 0),
+        ("kill -9", "between calls", 3, 0),
+        ("kill -9", "between calls", 0, 2),
+        ("abort", "another thread", 3, 0),
+    ] {
+        let quarantine = Quarantine::open(state.path());
+        elsewhere(&quarantine, &subject("alpha"), Fault::Error, 1);
+        elsewhere(&quarantine, &subject("alpha"), Fault::Error, 2);
+        dies(state.path(), Scenario { how, place, completed });
+        settle(state.path());
+        assert_eq!(quarantine.list()[0].processes_in_a_row, row, "{how} {place} {completed}");
+        quarantine.clear(None).expect("cleared");
+    }
+}
+
+#[test]
 fn an_engine_that_has_served_is_not_suspected_of_its_dispose() {
     let state = state();
     for (completed, finding) in [(7, Finding::Acquitted), (0, Finding::Suspected(1))] {
