@@ -224,7 +224,7 @@ pub struct MarkSlot {
 
 impl MarkSlot {
     /// Marks that this thread is in `operation` until what is returned is dropped. Costs one system call, and one more
-    /// at the end: 2.5 to 3 µs for both, on 2 cores of a busy x86_64 VM.
+    /// at the end: about 2 µs for both, on a shared x86_64 VM.
     pub fn enter(&self, operation: &'static str) -> InCall<'_> {
         let index = OPERATIONS.iter().position(|name| *name == operation).unwrap_or(0);
         let mut call = InCall { slot: self, operation: index, outer: 0, before: None, this_thread_only: PhantomData };
