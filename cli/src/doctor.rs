@@ -1,13 +1,13 @@
 //! `context-engine doctor`: which engine serves, what is wrong with the others, what to do. Runs no plugin code.
 
-use context_engine_loader::{LEGACY, LoaderError, Plugin, on_one_line};
+use context_engine_loader::{LEGACY, LoaderError, Origin, Plugin, on_one_line};
 use serde_json::{Value, json};
 
 use crate::Outcome;
 use crate::args::DoctorArgs;
 use crate::error::CliError;
 use crate::output::{line, path_json};
-use crate::plugins::verdict_json;
+use crate::plugins::{is_finding, verdict, verdict_json};
 use crate::setup::Host;
 
 pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
@@ -15,10 +15,10 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
     let found = host.loader.scan();
     let asked = host.config.plugins.slots.context_engine.as_deref().map_or("", str::trim);
     let (serves, why) = serving(&host, asked);
-    let refused = found.iter().any(Result::is_err);
+    let refused = found.iter().any(is_finding);
     if args.json {
         let plugins: Vec<Value> = found.iter().map(|found| verdict_json(found.as_ref())).collect();
-        let directories: Vec<Value> = host.directories.iter().map(|directory| path_json(directory)).collect();
+        let directories: Vec<Value> = host.directories.iter().map(|directory| path_json(&directory.path)).collect();
         line(json!({
             "home": path_json(host.home.root()),
             "config": path_json(&host.home.config()),
@@ -34,8 +34,12 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
         let exists = if host.home.config().exists() { "" } else { "  (does not exist: every key is at its default)" };
         line(format_args!("config    {}{exists}", host.home.config().display()))?;
         for directory in &host.directories {
-            let exists = if directory.exists() { "" } else { "  (does not exist: holds no plugins)" };
-            line(format_args!("plugins   {}{exists}", directory.display()))?;
+            let remark = match directory.origin {
+                _ if !directory.path.exists() => "  (does not exist: holds no plugins)",
+                Origin::Configured => "",
+                Origin::Workspace => "  (of the workspace: used only when plugins.allow names them)",
+            };
+            line(format_args!("plugins   {}{remark}", directory.path.display()))?;
         }
         for found in &found {
             describe(found)?;
@@ -55,7 +59,8 @@ fn serving(host: &Host, asked: &str) -> (String, Option<String>) {
     if matches!(asked, "" | "none" | LEGACY) {
         return (LEGACY.to_owned(), None);
     }
-    let obstacle = host.config.forbids(asked).or_else(|| host.loader.find(asked).err().map(|error| error.to_string()));
+    let obstacle =
+        host.loader.policy().forbids(asked).or_else(|| host.loader.find(asked).err().map(|error| error.to_string()));
     match obstacle {
         None => (asked.to_owned(), None),
         why => (LEGACY.to_owned(), why),
@@ -66,8 +71,11 @@ fn describe(found: &Result<Plugin, LoaderError>) -> Result<(), CliError> {
     Ok(match found {
         Ok(plugin) => {
             let (path, info) = (plugin.candidate.path.to_string_lossy(), plugin.info());
-            line(on_one_line(&format!("ok        {path}: found, staged, inspected: {} {}", info.id, info.version)))
+            line(on_one_line(&format!(
+                "ok        {path}: found, staged, inspected, trusted: {} {}",
+                info.id, info.version
+            )))
         }
-        Err(error) => line(format_args!("refused   {error}")),
+        Err(error) => line(format_args!("{}   {error}", verdict(error))),
     }?)
 }

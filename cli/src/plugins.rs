@@ -16,46 +16,62 @@ pub(crate) fn list(args: &ListArgs) -> Result<Outcome, CliError> {
     let found = host.loader.scan();
     if args.json {
         let plugins: Vec<Value> = found.iter().map(|found| verdict_json(found.as_ref())).collect();
-        let directories: Vec<Value> = host.directories.iter().map(|directory| path_json(directory)).collect();
+        let directories: Vec<Value> = host.directories.iter().map(|directory| path_json(&directory.path)).collect();
         line(json!({ "directories": directories, "plugins": plugins }))?;
     } else {
         line(format_args!("{:<24} {:<10} built in", LEGACY, LEGACY_VERSION))?;
         for found in &found {
             match found {
                 Ok(plugin) => {
-                    let forbidden = host.config.forbids(&plugin.info().id);
-                    let remark = forbidden.map_or_else(String::new, |reason| format!("  not used: {reason}"));
                     let (info, path) = (plugin.info(), plugin.candidate.path.to_string_lossy());
-                    let text = format!("{:<24} {:<10} {path}{remark}", info.id, info.version);
+                    let text = format!("{:<24} {:<10} {path}", info.id, info.version);
                     line(on_one_line(&text))?;
                 }
-                Err(error) => line(format_args!("{:<24} {:<10} {error}", "-", "refused"))?,
+                Err(error) => {
+                    let id = error.engine.as_deref().unwrap_or("-");
+                    line(format_args!("{id:<24} {:<10} {error}", verdict(error)))?;
+                }
             }
         }
         if found.is_empty() {
-            let directories: Vec<String> = host.directories.iter().map(|d| d.display().to_string()).collect();
+            let directories: Vec<String> = host.directories.iter().map(|d| d.path.display().to_string()).collect();
             line(format_args!("no plugins in {}; drop an engine's library into it", directories.join(", ")))?;
         }
     }
-    Ok(if found.iter().any(Result::is_err) { Outcome::Findings } else { Outcome::Fine })
+    Ok(if found.iter().any(is_finding) { Outcome::Findings } else { Outcome::Fine })
+}
+
+/// Whether something is not as the person asked. What they blocked themselves is.
+pub(crate) fn is_finding(found: &Result<Plugin, LoaderError>) -> bool {
+    found.as_ref().is_err_and(|error| !matches!(error.problem, Problem::Forbidden { .. }))
+}
+
+/// What happened to a plugin that is not used.
+pub(crate) fn verdict(error: &LoaderError) -> &'static str {
+    match error.problem {
+        Problem::Forbidden { .. } | Problem::Workspace { .. } | Problem::Permissions { .. } | Problem::Pin { .. } => {
+            "blocked"
+        }
+        _ => "refused",
+    }
 }
 
 pub(crate) fn inspect(args: &InspectArgs) -> Result<Outcome, CliError> {
     let host = Host::new(&Directories { plugins: vec![] })?;
-    let verdict = match host.loader.inspect(&args.path) {
+    let inspected = match host.loader.inspect(&args.path) {
         // A path that names nothing is a mistake of the person's, not a verdict on a file.
         Err(error) if matches!(error.problem, Problem::Io { .. }) && !args.path.exists() => return Err(error.into()),
-        verdict => verdict,
+        inspected => inspected,
     };
     if args.json {
-        line(verdict_json(verdict.as_ref()))?;
+        line(verdict_json(inspected.as_ref()))?;
     } else {
-        match &verdict {
+        match &inspected {
             Ok(plugin) => describe(&args.path, plugin)?,
-            Err(error) => line(format_args!("refused: {error}"))?,
+            Err(error) => line(format_args!("{}: {error}", verdict(error)))?,
         }
     }
-    Ok(if verdict.is_err() { Outcome::Findings } else { Outcome::Fine })
+    Ok(if inspected.is_err() { Outcome::Findings } else { Outcome::Fine })
 }
 
 fn describe(path: &Path, plugin: &Plugin) -> Result<(), CliError> {
@@ -82,6 +98,7 @@ fn describe(path: &Path, plugin: &Plugin) -> Result<(), CliError> {
         ("size", format!("{} bytes", number(plugin.inspection.bytes))),
         ("digest", plugin.staged.digest.to_string()),
         ("needs", list(&plugin.inspection.needs)),
+        ("needs glibc", plugin.inspection.glibc.clone().unwrap_or_else(|| "none".to_owned())),
     ] {
         line(format_args!("  {name:<16} {}", on_one_line(&value)))?;
     }
@@ -100,6 +117,8 @@ pub(crate) fn verdict_json(found: Result<&Plugin, &LoaderError>) -> Value {
         Err(error) => json!({
             "path": path_json(&error.path),
             "usable": false,
+            "id": error.engine,
+            "verdict": verdict(error),
             "step": error.step.to_string(),
             "reason": error.problem.to_string(),
         }),

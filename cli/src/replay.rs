@@ -93,7 +93,7 @@ fn choose<'a>(host: &'a Host, asked: Option<&'a str>) -> Result<&'a str, CliErro
     if matches!(engine, "" | "none" | LEGACY) {
         return Ok(LEGACY);
     }
-    match host.config.forbids(engine) {
+    match host.loader.policy().forbids(engine) {
         // An engine that does not exist is a mistake of the person who asks for it; in the slot, legacy answers for it.
         None if asked.is_some() => match host.loader.find(engine) {
             Err(error) if matches!(error.problem, Problem::NotFound { .. }) => Err(error.into()),

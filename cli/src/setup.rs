@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use context_engine_loader::{Loader, LoaderOptions};
+use context_engine_loader::{Loader, LoaderOptions, Origin, PluginDirectory};
 use context_engine_runtime::{Config, Home};
 use tracing_subscriber::filter::LevelFilter;
 
@@ -33,7 +33,7 @@ pub(crate) struct Host {
     pub(crate) home: Home,
     pub(crate) config: Config,
     /// Plugins directories, in order of precedence.
-    pub(crate) directories: Vec<PathBuf>,
+    pub(crate) directories: Vec<PluginDirectory>,
     pub(crate) loader: Loader,
 }
 
@@ -41,14 +41,22 @@ impl Host {
     pub(crate) fn new(asked: &Directories) -> Result<Host, CliError> {
         let home = Home::from_env()?;
         let config = Config::read(&home.config())?;
-        let directories = if asked.plugins.is_empty() {
-            config.plugins.load.paths.iter().map(|path| expand(path)).chain([home.plugins()]).collect()
+        let directories: Vec<PluginDirectory> = if asked.plugins.is_empty() {
+            let configured = config.plugins.load.paths.iter().map(|path| expand(path)).chain([home.plugins()]);
+            configured.map(PluginDirectory::from).chain(workspace()).collect()
         } else {
-            asked.plugins.clone()
+            asked.plugins.iter().cloned().map(PluginDirectory::from).collect()
         };
-        let loader = Loader::new(LoaderOptions { directories: directories.clone(), state_dir: home.state() });
+        let (state_dir, policy) = (home.state(), config.trust_policy());
+        let loader = Loader::new(LoaderOptions { directories: directories.clone(), state_dir, policy });
         Ok(Host { home, config, directories, loader })
     }
+}
+
+/// The plugins directory of the workspace this command is run in, where there is one.
+fn workspace() -> Option<PluginDirectory> {
+    let path = std::env::current_dir().ok()?.join(".context-engine/plugins");
+    path.symlink_metadata().is_ok().then_some(PluginDirectory { path, origin: Origin::Workspace })
 }
 
 /// `~/…` in a configured path is the person's home directory, as a shell would have it.

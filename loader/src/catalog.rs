@@ -1,17 +1,20 @@
 //! What the plugins directories hold: the steps that run no plugin code, taken for everything that is found, and which
 //! of several plugins an id means.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use context_engine_interface::record::EngineInfo;
 
 use crate::error::{LoaderError, Problem, Step};
 use crate::find::{self, Candidate};
 use crate::inspect::{self, Inspection};
+use crate::known::Stamp;
 use crate::loader::{LEGACY, Loader};
+use crate::platform::CAN_LOAD;
 use crate::stage::{self, Digest, Staged};
+use crate::trust::{self, TrustPolicy};
 
 /// A staged copy that nothing uses is removed when it is older than this: another host may be about to open it.
 const STAGE_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
@@ -37,79 +40,112 @@ impl Plugin {
 impl Loader {
     /// Everything in the plugins directories: what may be used, and what may not with its reason. Runs no plugin code.
     ///
-    /// One file reached by two paths counts once. Of two plugins with one id, the one whose directory comes first wins;
-    /// within one directory neither does, because nothing says which was meant.
+    /// One file reached by two paths counts once. Of two plugins with one id, the one whose directory comes first wins.
+    /// Within one directory, copies of one file are one plugin, and of two different files neither is used, because
+    /// nothing says which was meant.
     pub fn scan(&self) -> Vec<Result<Plugin, LoaderError>> {
         let mut seen = HashSet::new();
         let mut found: Vec<Result<Plugin, LoaderError>> = find::find(&self.options.directories)
             .into_iter()
             .filter(|found| found.as_ref().map_or(true, |candidate| seen.insert(candidate.library.clone())))
-            .map(|found| self.check(found?))
+            .map(|found| self.trusted(self.check(found?)?))
             .collect();
         settle_ids(&mut found);
         let keep: Vec<Digest> = found.iter().flatten().map(|plugin| plugin.staged.digest).collect();
         stage::collect(&self.stages(), &keep, STAGE_LIFETIME);
+        self.known.retain(&seen);
         found
     }
 
     /// Checks one library or plugin folder by its path. Runs no plugin code.
     ///
+    /// It is about the file: what the policy says of its id is not asked.
+    ///
     /// # Errors
     /// The first reason why this host would not open it.
     pub fn inspect(&self, path: &Path) -> Result<Plugin, LoaderError> {
-        match find::candidate(path, 0) {
-            Some(candidate) => self.check(candidate?),
-            None => {
-                let library = find::regular_file(path)?;
-                self.check(Candidate { path: path.to_owned(), library, manifest: None, precedence: 0 })
-            }
-        }
+        let plugin = self.check(find::named(path)?)?;
+        trust::check_permissions(&plugin.candidate).map_err(|problem| refused(&plugin, Step::Trust, problem))?;
+        Ok(plugin)
+    }
+
+    /// Which plugins may be used.
+    pub fn policy(&self) -> &TrustPolicy {
+        &self.options.policy
     }
 
     /// Finds the plugin with this id.
     ///
     /// # Errors
-    /// The reason why the plugin with this id may not be used, else [`Problem::NotFound`] with the closest id.
+    /// The reason why the plugin with this id may not be used, else [`Problem::NotFound`] with the ids there are.
     pub fn find(&self, id: &str) -> Result<Plugin, LoaderError> {
-        let mut known = vec![LEGACY.to_owned()];
-        let mut refused = None;
+        let mut known = BTreeSet::from([LEGACY.to_owned()]);
+        let mut refused = Vec::new();
         for found in self.scan() {
             match found {
                 Ok(plugin) if plugin.info().id == id => return Ok(plugin),
-                Ok(plugin) => known.push(plugin.info().id.clone()),
-                Err(error) if refused.is_none() && speaks_of(&error, id) => refused = Some(error),
-                Err(_) => {}
+                Ok(plugin) => {
+                    known.insert(plugin.info().id.clone());
+                }
+                Err(error) => refused.push(error),
             }
         }
-        Err(refused.unwrap_or_else(|| {
-            let distance = |known: &&String| strsim::damerau_levenshtein(known, id);
-            let closest = known.iter().min_by_key(distance).filter(|known| distance(known) <= id.len().max(3) / 2);
-            let problem = Problem::NotFound { id: id.to_owned(), closest: closest.cloned(), known: known.clone() };
-            let directory = self.options.directories.first().cloned().unwrap_or_default();
-            LoaderError::new(&directory, Step::Find, problem)
-        }))
+        // What a plugin says it is counts more than what its file is called.
+        for meant in [speaks_of as fn(&LoaderError, &str) -> bool, is_called] {
+            if let Some(at) = refused.iter().position(|error| meant(error, id)) {
+                return Err(refused.swap_remove(at));
+            }
+        }
+        let usable = |id: &String| inspect::check_id(id, "").is_ok();
+        known.extend(refused.into_iter().filter_map(|error| error.engine).filter(usable));
+        let distance = |known: &String| strsim::damerau_levenshtein(known, id);
+        let mut known: Vec<String> = known.into_iter().collect();
+        known.sort_by_key(distance);
+        let closest = known.first().filter(|known| distance(known) <= id.chars().count().max(3) / 2).cloned();
+        let directory = self.options.directories.first().map(|directory| directory.path.clone());
+        let problem = Problem::NotFound { id: id.to_owned(), closest, known };
+        Err(LoaderError::new(&directory.unwrap_or_default(), Step::Find, problem))
     }
 
+    /// What the files say: staged, inspected, and one thing with one name.
     fn check(&self, candidate: Candidate) -> Result<Plugin, LoaderError> {
         // Errors speak of what lies in the directory, which is what the person sees; the private copy means nothing to them.
-        let seen = |error: LoaderError| LoaderError { path: candidate.path.clone(), ..error };
-        inspect::glance(&candidate.library).map_err(seen)?;
-        let staged = stage::stage(&candidate.library, &self.stages()).map_err(seen)?;
-        let inspection = inspect::inspect(&staged.path).map_err(seen)?;
-        if let Some(manifest) = &candidate.manifest {
-            let engine = &inspection.record.engine;
-            let differs = |left: &str, right: &str| Problem::Identity {
-                left_name: "plugin.json",
-                left: left.to_owned(),
-                right_name: "library",
-                right: right.to_owned(),
-            };
-            if manifest.id != engine.id {
-                let problem = differs(&manifest.id, &engine.id);
-                return Err(LoaderError::new(&candidate.path, Step::Inspect, problem));
-            }
+        let seen = |error: LoaderError| {
+            let error = LoaderError { path: candidate.path.clone(), ..error };
+            candidate.manifest.iter().fold(error, |error, manifest| error.about(&manifest.id))
+        };
+        let (staged, inspection) = self.look(&candidate.library).map_err(seen)?;
+        let plugin = Plugin { candidate, staged, inspection };
+        let (manifest, id) = (plugin.candidate.manifest.as_ref(), &plugin.info().id);
+        if let Some(manifest) = manifest.filter(|manifest| manifest.id != *id) {
+            let (left, right) = (manifest.id.clone(), id.clone());
+            let problem = Problem::Identity { left_name: "plugin.json", left, right_name: "library", right };
+            return Err(refused(&plugin, Step::Inspect, problem));
         }
-        Ok(Plugin { candidate, staged, inspection })
+        if !CAN_LOAD {
+            return Err(refused(&plugin, Step::Inspect, Problem::StaticHost));
+        }
+        Ok(plugin)
+    }
+
+    /// Stages and inspects a library, or remembers what that gave before.
+    fn look(&self, library: &Path) -> Result<(Staged, Inspection), LoaderError> {
+        let before = Stamp::of(library);
+        if let Some(known) = before.as_ref().and_then(|stamp| self.known.get(library, stamp)) {
+            return Ok(known);
+        }
+        inspect::glance(library)?;
+        let staged = stage::stage(library, &self.stages())?;
+        let inspection = inspect::inspect(&staged.path)?;
+        let after = Stamp::of(library);
+        self.known.remember(library, (before, after), SystemTime::now(), (&staged, &inspection));
+        Ok((staged, inspection))
+    }
+
+    fn trusted(&self, plugin: Plugin) -> Result<Plugin, LoaderError> {
+        trust::check(self.policy(), &plugin.candidate, &plugin.info().id, plugin.staged.digest)
+            .map_err(|problem| refused(&plugin, Step::Trust, problem))?;
+        Ok(plugin)
     }
 
     fn stages(&self) -> PathBuf {
@@ -117,13 +153,20 @@ impl Loader {
     }
 }
 
-/// Whether a refused plugin is the one meant by `id`: by its file or folder name, or by the id in the error.
+fn refused(plugin: &Plugin, step: Step, problem: Problem) -> LoaderError {
+    LoaderError::new(&plugin.candidate.path, step, problem).about(&plugin.info().id)
+}
+
+/// Whether a refused plugin says that it is `id`: in its record or in its manifest.
 fn speaks_of(error: &LoaderError, id: &str) -> bool {
-    if let Problem::DuplicateId { id: clash, .. } | Problem::Shadowed { id: clash, .. } = &error.problem {
-        return clash == id;
-    }
+    let in_manifest = matches!(&error.problem, Problem::Identity { left, .. } if left == id);
+    in_manifest || error.engine.as_deref() == Some(id)
+}
+
+/// Whether a refused plugin that says nothing about itself has a file or folder named like `id`.
+fn is_called(error: &LoaderError, id: &str) -> bool {
     let stem = error.path.file_stem().map(|stem| stem.to_string_lossy().replace('_', "-")).unwrap_or_default();
-    stem.strip_prefix("lib").unwrap_or(&stem) == id || stem == id
+    error.engine.is_none() && (stem.strip_prefix("lib").unwrap_or(&stem) == id || stem == id)
 }
 
 /// Refuses plugins whose id another one has.
@@ -135,24 +178,26 @@ fn settle_ids(found: &mut [Result<Plugin, LoaderError>]) {
         }
     }
     for (id, at) in by_id.into_iter().filter(|(_, at)| at.len() > 1) {
-        let place = |at: usize| found[at].as_ref().ok().map(|p| (p.candidate.precedence, p.candidate.path.clone()));
-        let places: Vec<(usize, (usize, PathBuf))> = at.iter().filter_map(|&at| Some((at, place(at)?))).collect();
-        let Some(first) = places.iter().map(|(_, (precedence, _))| *precedence).min() else { continue };
-        let winners: Vec<&(usize, (usize, PathBuf))> = places.iter().filter(|(_, (p, _))| *p == first).collect();
-        for (at, (precedence, path)) in &places {
-            let problem = if winners.len() == 1 {
-                let (winner, (_, winner_path)) = winners[0];
-                if at == winner {
-                    continue;
+        // As found: in order of precedence, within one directory by name.
+        let rivals: Vec<(usize, Plugin)> =
+            at.into_iter().filter_map(|at| Some((at, found[at].clone().ok()?))).collect();
+        let Some((_, winner)) = rivals.first() else { continue };
+        let beside = |plugin: &Plugin| plugin.candidate.precedence == winner.candidate.precedence;
+        let differs = |plugin: &Plugin| plugin.staged.digest != winner.staged.digest;
+        let clash = rivals.iter().map(|(_, plugin)| plugin).find(|plugin| beside(plugin) && differs(plugin));
+        for (at, plugin) in rivals.iter().skip(usize::from(clash.is_none())) {
+            let problem = match clash {
+                Some(other) if beside(plugin) => {
+                    let other = if differs(plugin) { winner } else { other };
+                    Problem::DuplicateId { id: id.clone(), other: other.candidate.path.clone() }
                 }
-                Problem::Shadowed { id: id.clone(), winner: winner_path.clone() }
-            } else if *precedence == first {
-                let other = winners.iter().find(|(other, _)| other != at).map(|(_, (_, path))| path.clone());
-                Problem::DuplicateId { id: id.clone(), other: other.unwrap_or_default() }
-            } else {
-                Problem::Shadowed { id: id.clone(), winner: winners[0].1.1.clone() }
+                _ => Problem::Shadowed {
+                    id: id.clone(),
+                    winner: winner.candidate.path.clone(),
+                    same_file: !differs(plugin),
+                },
             };
-            found[*at] = Err(LoaderError::new(path, Step::Inspect, problem));
+            found[*at] = Err(refused(plugin, Step::Inspect, problem));
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::probe::ProbeFailure;
+use crate::trust::Fault;
 
 /// The steps from a file to an answered call, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,6 +15,8 @@ pub enum Step {
     Stage,
     /// Reading the file without running it.
     Inspect,
+    /// Asking whether it may be used: the configuration, and who could have changed it.
+    Trust,
     /// Trying the library out in a child process.
     Probe,
     /// Opening the library and creating the engine.
@@ -26,6 +29,7 @@ impl fmt::Display for Step {
             Step::Find => "find",
             Step::Stage => "stage",
             Step::Inspect => "inspect",
+            Step::Trust => "trust",
             Step::Probe => "probe",
             Step::Open => "open",
         })
@@ -40,13 +44,20 @@ pub struct LoaderError {
     pub path: PathBuf,
     /// The step that refused it.
     pub step: Step,
+    /// Id of the engine, as far as it is known: from the record, else from the manifest.
+    pub engine: Option<String>,
     /// What is wrong.
     pub problem: Problem,
 }
 
 impl LoaderError {
     pub(crate) fn new(path: &Path, step: Step, problem: Problem) -> LoaderError {
-        LoaderError { path: path.to_owned(), step, problem }
+        LoaderError { path: path.to_owned(), step, engine: None, problem }
+    }
+
+    /// The same error, said of the engine `id` unless another one is known already.
+    pub(crate) fn about(self, id: &str) -> LoaderError {
+        LoaderError { engine: self.engine.or_else(|| Some(short(id))), ..self }
     }
 }
 
@@ -55,13 +66,13 @@ impl LoaderError {
 #[non_exhaustive]
 pub enum Problem {
     /// Nothing in the plugins directories has this id.
-    #[error("no plugin has the id \"{id}\"; {}", suggestion(closest, known))]
+    #[error("no plugin has the id \"{}\"; {}", short(id), suggestion(closest, known))]
     NotFound {
         /// The id asked for.
         id: String,
         /// The known id it is nearest to.
         closest: Option<String>,
-        /// Every id there is.
+        /// Every id there is, closest first.
         known: Vec<String>,
     },
     /// The operating system refused.
@@ -89,6 +100,18 @@ pub enum Problem {
         /// What the system says.
         reason: String,
     },
+    /// A link that leads out of the plugins directory.
+    #[error(
+        "the link {} leads out of the plugins directory, to {}; copy the file into the directory, or add {} to \
+         plugins.load.paths",
+        shown(link), shown(target), shown(target.parent().unwrap_or(target))
+    )]
+    LeadsOut {
+        /// The link.
+        link: PathBuf,
+        /// Where it leads.
+        target: PathBuf,
+    },
     /// A directory, pipe, socket or device where a library should be.
     #[error("expected a library file, found a {found}; move it out of the plugins directory")]
     NotAFile {
@@ -96,7 +119,7 @@ pub enum Problem {
         found: &'static str,
     },
     /// The manifest of a plugin folder cannot be used.
-    #[error("plugin.json: {reason}")]
+    #[error("plugin.json: {}", short(reason))]
     Manifest {
         /// What is wrong, and what is expected.
         reason: String,
@@ -144,7 +167,7 @@ pub enum Problem {
     #[error("the library has no context-engine record; export the engine with `export_engine!`")]
     NoRecord,
     /// A record that cannot be read.
-    #[error("{reason}; build the engine with a released interface crate")]
+    #[error("{}; build the engine with a released interface crate", short(reason))]
     Record {
         /// What is wrong with it.
         reason: String,
@@ -158,37 +181,91 @@ pub enum Problem {
         found: u32,
     },
     /// Built with `panic = "abort"`.
-    #[error("built with panic = \"{found}\", expected \"unwind\": a panic would end the host; change the profile")]
+    #[error(
+        "built with panic = \"{}\", expected \"unwind\": a panic would end the host; change the profile",
+        short(found)
+    )]
     PanicStrategy {
         /// The strategy in the record.
         found: String,
     },
     /// An id that no engine may have.
-    #[error("the engine id {id:?} is not allowed: {rule}")]
+    #[error("the engine id {:?} is not allowed: {rule}; change it in {place}", cut(id))]
     Id {
         /// The id, as written.
         id: String,
         /// The rule it breaks.
         rule: &'static str,
+        /// Where it is written.
+        place: &'static str,
+    },
+    /// An engine built on a system with a newer C library.
+    #[error("needs GLIBC_{needed}, this machine has {found}; build the engine on an older system, or upgrade this one")]
+    Glibc {
+        /// The newest version it needs.
+        needed: String,
+        /// This machine's.
+        found: String,
+    },
+    /// A host that is linked statically: the system has no loader for it.
+    #[error("this build of the host is static and cannot load plugins; use a build for {}", dynamic_target())]
+    StaticHost,
+    /// The configuration says no.
+    #[error("blocked by the configuration: {reason}; change config.json5 to use it")]
+    Forbidden {
+        /// The key that says it.
+        reason: String,
+    },
+    /// A plugin that came with a workspace.
+    #[error(
+        "it lies in the workspace and is not used unasked; if you trust it, name \"{}\" in plugins.allow (which then \
+         has to name every plugin)",
+        short(id)
+    )]
+    Workspace {
+        /// The plugin's id.
+        id: String,
+    },
+    /// Somebody else could have changed it.
+    #[error("{}", faults.iter().map(Fault::to_string).collect::<Vec<_>>().join("; "))]
+    Permissions {
+        /// Everything that is open, from the outside in.
+        faults: Vec<Fault>,
+    },
+    /// Another build than the one that was pinned.
+    #[error(
+        "plugins.entries.{}.pin asks for the digest {}, found sha256:{found}; put the pinned build back, or pin this one",
+        short(id),
+        short(expected)
+    )]
+    Pin {
+        /// The plugin's id.
+        id: String,
+        /// The pin, as configured.
+        expected: String,
+        /// Digest of the library.
+        found: String,
     },
     /// Two plugins of the same directory with one id.
-    #[error("the id \"{id}\" is also that of {}; remove one of the two", on_one_line(&other.to_string_lossy()))]
+    #[error("the id \"{id}\" is also that of {}; remove one of the two", shown(other))]
     DuplicateId {
         /// The id.
         id: String,
         /// The other plugin.
         other: PathBuf,
     },
-    /// A plugin of an earlier directory has the id.
-    #[error("the id \"{id}\" is taken by {}, whose directory comes first", on_one_line(&winner.to_string_lossy()))]
+    /// Another plugin has the id: one of an earlier directory, or the same file under another name.
+    #[error("{}", shadowed(id, winner, *same_file))]
     Shadowed {
         /// The id.
         id: String,
         /// The plugin that is used.
         winner: PathBuf,
+        /// Whether the two are byte for byte the same.
+        same_file: bool,
     },
     /// Names that should be one are not.
-    #[error("the {left_name} says {left:?}, the {right_name} says {right:?}; make them the same")]
+    #[error("the {left_name} says {:?}, the {right_name} says {:?}; {}", cut(left), cut(right), same(left_name, right))]
     Identity {
         /// Where the first stands.
         left_name: &'static str,
@@ -267,6 +344,42 @@ pub enum Problem {
 pub fn on_one_line(text: &str) -> String {
     let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
     text.chars().map(escaped).collect()
+}
+
+/// At most this many characters of a text that a plugin or a file wrote are shown.
+const SHOWN: usize = 200;
+
+/// `text`, cut where it would fill the screen: a record or a manifest may hold a megabyte of it.
+fn cut(text: &str) -> String {
+    let more = if text.chars().nth(SHOWN).is_some() { "…" } else { "" };
+    text.chars().take(SHOWN).collect::<String>() + more
+}
+
+/// `text` cut, and on one line.
+pub(crate) fn short(text: &str) -> String {
+    on_one_line(&cut(text))
+}
+
+fn shown(path: &Path) -> String {
+    on_one_line(&path.to_string_lossy())
+}
+
+fn shadowed(id: &str, winner: &Path, same_file: bool) -> String {
+    match same_file {
+        true => format!("it is a copy of {}, which is used as \"{id}\"; remove one of the two", shown(winner)),
+        false => format!("the id \"{id}\" is taken by {}, whose directory comes first", shown(winner)),
+    }
+}
+
+fn same(left_name: &str, right: &str) -> String {
+    match left_name {
+        "plugin.json" => format!("write \"id\": \"{}\" in plugin.json", short(right)),
+        _ => "make them the same".to_owned(),
+    }
+}
+
+fn dynamic_target() -> String {
+    crate::platform::TARGET.replace("musl", "gnu")
 }
 
 fn suggestion(closest: &Option<String>, known: &[String]) -> String {

@@ -1,4 +1,4 @@
-//! From a file in a plugins directory to an answered call: find → stage → inspect → probe → open → call.
+//! From a file in a plugins directory to an answered call: find → stage → inspect → trust → probe → open → call.
 //!
 //! Decision: each step is one module, takes what the step before gave, and fails with one error that names path, step,
 //! what was expected and found, and what to do. Nothing of a plugin runs in this process before `open`. What comes out
@@ -9,9 +9,10 @@
 //! | 1 find | [`find`], `manifest` |
 //! | 2 stage | [`stage`] |
 //! | 3 inspect | [`inspect`] |
-//! | 4 probe | [`probe`] |
-//! | 5 open | `open`, `dylib` |
-//! | 6 call | [`supervise`]; who may be called: [`quarantine`] |
+//! | 4 trust | [`trust`] |
+//! | 5 probe | [`probe`] |
+//! | 6 open | `open`, `dylib` |
+//! | 7 call | [`supervise`]; who may be called: [`quarantine`] |
 //!
 //! What was learned about a build on the way is kept by [`builds`].
 //!
@@ -25,6 +26,7 @@ mod dylib;
 mod error;
 pub mod find;
 pub mod inspect;
+mod known;
 mod loader;
 mod manifest;
 mod open;
@@ -33,13 +35,16 @@ pub mod probe;
 pub mod quarantine;
 pub mod stage;
 pub mod supervise;
+pub mod trust;
 
 pub use builds::Builds;
 pub use catalog::Plugin;
 /// Version of the built-in engine: of its behaviour, not of its crate.
 pub use context_engine_legacy::VERSION as LEGACY_VERSION;
 pub use error::{LoaderError, Problem, Step, on_one_line};
+pub use find::{Origin, PluginDirectory};
 pub use loader::{Creation, LEGACY, Loader, LoaderOptions};
 pub use manifest::Manifest;
 pub use probe::{ProbeFailure, ProbeOptions, ProbeReport, ProbeStep};
 pub use supervise::{AssembleError, AssembleRequest, Assembled, Call, EngineHandle, PreparedHistory, TurnTaken};
+pub use trust::TrustPolicy;

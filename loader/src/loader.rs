@@ -11,8 +11,11 @@ use context_engine_transcript::TokenCounter;
 use serde_json::Value;
 
 use crate::error::{LoaderError, Problem, Step};
+use crate::find::PluginDirectory;
+use crate::known::Known;
 use crate::platform::create_private_dir;
 use crate::supervise::{EngineHandle, EngineServices, Supervised};
+use crate::trust::TrustPolicy;
 
 /// Id of the built-in engine.
 pub const LEGACY: &str = "legacy";
@@ -21,9 +24,11 @@ pub const LEGACY: &str = "legacy";
 #[derive(Debug, Clone, Default)]
 pub struct LoaderOptions {
     /// Plugins directories, in order of precedence.
-    pub directories: Vec<PathBuf>,
+    pub directories: Vec<PluginDirectory>,
     /// A directory of the host's own: staged copies, a folder per engine.
     pub state_dir: PathBuf,
+    /// Which plugins may be used.
+    pub policy: TrustPolicy,
 }
 
 /// What an engine is created with.
@@ -43,12 +48,14 @@ pub struct Creation {
 #[derive(Debug, Clone)]
 pub struct Loader {
     pub(crate) options: LoaderOptions,
+    /// What earlier scans learned, shared by clones.
+    pub(crate) known: Arc<Known>,
 }
 
 impl Loader {
     /// A loader with these options. Touches nothing yet.
     pub fn new(options: LoaderOptions) -> Loader {
-        Loader { options }
+        Loader { options, known: Arc::default() }
     }
 
     /// The engine with this id, or `legacy` with the reason why it is not that one.

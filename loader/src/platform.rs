@@ -20,6 +20,9 @@ pub const FORMAT: object::BinaryFormat = if cfg!(target_vendor = "apple") {
     object::BinaryFormat::Elf
 };
 
+/// Whether this build can load libraries at all: a program linked statically against musl has no loader.
+pub const CAN_LOAD: bool = !cfg!(all(target_env = "musl", target_feature = "crt-static"));
+
 /// Makes a directory only its owner can enter, with its parents.
 ///
 /// # Errors

@@ -65,13 +65,21 @@ pub fn stage(library: &Path, stages: &Path) -> Result<Staged, LoaderError> {
     }
     let path = stages.join(format!("{digest}.{LIBRARY_EXTENSION}"));
     if holds(&path, digest) {
-        // Another host may collect what looks unused between now and the opening.
-        let touched = File::options().append(true).open(&path).and_then(|file| file.set_modified(SystemTime::now()));
-        touched.map_err(io("keeping the private copy"))?;
+        touch(&path).map_err(io("keeping the private copy"))?;
     } else {
         copy.persist(&path).map_err(|error| io("keeping the private copy")(error.error))?;
     }
     Ok(Staged { path, digest })
+}
+
+/// Makes a copy young again: another host may collect what looks unused between now and the opening.
+fn touch(copy: &Path) -> io::Result<()> {
+    File::options().append(true).open(copy)?.set_modified(SystemTime::now())
+}
+
+/// Whether the copy is still there, as long as it was. Its content is not read again: nobody else enters the directory.
+pub(crate) fn still_there(staged: &Staged, bytes: u64) -> bool {
+    fs::metadata(&staged.path).is_ok_and(|copy| copy.is_file() && copy.len() == bytes) && touch(&staged.path).is_ok()
 }
 
 /// Removes copies that nothing in `keep` needs and that were made more than `older_than` ago. Returns how many.

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use context_engine_loader::TrustPolicy;
 use context_engine_loader::find::read_text;
 use serde::Deserialize;
 use serde_json::Value;
@@ -65,6 +66,8 @@ pub struct Load {
 pub struct PluginEntry {
     /// `false`: not used.
     pub enabled: Option<bool>,
+    /// SHA-256 of the only library that is used for it.
+    pub pin: Option<String>,
     /// What the engine is created with.
     pub config: Option<Value>,
 }
@@ -111,23 +114,18 @@ impl Config {
         json5::from_str(&text).map_err(|error| refuse("reading the configuration", error.to_string()))
     }
 
-    /// Why `id` may not be used, if the configuration says so (contract §3.1).
-    pub fn forbids(&self, id: &str) -> Option<String> {
+    /// Which plugins may be used.
+    pub fn trust_policy(&self) -> TrustPolicy {
         let plugins = &self.plugins;
-        let listed = |list: &[String]| list.iter().any(|listed| listed == id);
-        if plugins.enabled == Some(false) {
-            return Some("plugins.enabled is false".into());
+        let off = plugins.entries.iter().filter(|(_, entry)| entry.enabled == Some(false));
+        let pinned = plugins.entries.iter().filter_map(|(id, entry)| Some((id.clone(), entry.pin.clone()?)));
+        TrustPolicy {
+            enabled: plugins.enabled != Some(false),
+            allow: plugins.allow.clone(),
+            deny: plugins.deny.clone(),
+            disabled: off.map(|(id, _)| id.clone()).collect(),
+            pins: pinned.collect(),
         }
-        if listed(&plugins.deny) {
-            return Some(format!("plugins.deny names \"{id}\""));
-        }
-        if plugins.allow.as_deref().is_some_and(|allow| !listed(allow)) {
-            return Some(format!("plugins.allow does not name \"{id}\""));
-        }
-        if plugins.entries.get(id).is_some_and(|entry| entry.enabled == Some(false)) {
-            return Some(format!("plugins.entries.{id}.enabled is false"));
-        }
-        None
     }
 }
 
@@ -151,10 +149,25 @@ mod tests {
     #[test]
     fn deny_wins_over_allow() {
         let config = config("{plugins: {allow: ['a', 'b'], deny: ['a'], entries: {b: {enabled: false}}}}");
-        assert_eq!(config.forbids("a").as_deref(), Some("plugins.deny names \"a\""));
-        assert_eq!(config.forbids("b").as_deref(), Some("plugins.entries.b.enabled is false"));
-        assert_eq!(config.forbids("c").as_deref(), Some("plugins.allow does not name \"c\""));
-        assert_eq!(Config::default().forbids("a"), None);
+        let policy = config.trust_policy();
+        assert_eq!(policy.forbids("a").as_deref(), Some("plugins.deny names \"a\""));
+        assert_eq!(policy.forbids("b").as_deref(), Some("plugins.entries.b.enabled is false"));
+        assert_eq!(policy.forbids("c").as_deref(), Some("plugins.allow does not name \"c\""));
+        assert_eq!(Config::default().trust_policy(), TrustPolicy::default());
+        let off = self::config("{plugins: {enabled: false}}").trust_policy();
+        assert_eq!(off.forbids("a").as_deref(), Some("plugins.enabled is false"));
+    }
+
+    #[test]
+    fn the_template_changes_nothing() {
+        let template = config(include_str!("../../cli/config.template.json5"));
+        assert_eq!(template.trust_policy(), TrustPolicy::default());
+    }
+
+    #[test]
+    fn the_pin_of_an_entry_is_read() {
+        let policy = config("{plugins: {entries: {a: {pin: 'sha256:00'}, b: {}}}}").trust_policy();
+        assert_eq!(policy.pins, BTreeMap::from([("a".to_owned(), "sha256:00".to_owned())]));
     }
 
     #[test]

@@ -46,10 +46,10 @@ impl Changed {
             ("users/engine/src/lib.rs", "tests/changed/engine.rs"),
             ("users/host/src/main.rs", "tests/changed/host.rs"),
             ("users/host/src/error.rs", "tests/changed/error.rs"),
-            ("users/host/src/dylib/mod.rs", "loader/src/dylib/mod.rs"),
         ] {
             files.insert(to.into(), read(&workspace().join(from)));
         }
+        files.extend(files_of(&workspace().join("loader/src/dylib"), "users/host/src/dylib"));
         write(&root, &files);
         let (manifest, lock) = (root.join("users/Cargo.toml"), root.join("users/Cargo.lock"));
         // The project's own choice of versions; without it the newest there are would be fetched.

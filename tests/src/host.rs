@@ -4,8 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use context_engine_loader::{Creation, EngineHandle, Loader, LoaderError, LoaderOptions, Plugin};
-use serde_json::Value;
+use context_engine_loader::{
+    Creation, EngineHandle, Loader, LoaderError, LoaderOptions, Plugin, PluginDirectory, TrustPolicy,
+};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::build;
@@ -68,6 +70,14 @@ impl TestHost {
         to
     }
 
+    /// Copies the built plugin into the plugins directory as a plugin folder, its library as `lib/engine.so`.
+    pub fn drop_in_folder(&self, name: &str, folder: &str) {
+        let libraries = json!({ context_engine_loader::platform::TARGET: "lib/engine.so" });
+        let manifest = json!({ "id": name, "version": "0.1.0", "libraries": libraries });
+        self.put(&format!("{folder}/plugin.json"), manifest.to_string());
+        self.put(&format!("{folder}/lib/engine.so"), fs::read(build::plugin(name)).expect("built"));
+    }
+
     /// Writes a file into the plugins directory, its folders included.
     pub fn put(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
         let path = self.plugins().join(name);
@@ -83,7 +93,12 @@ impl TestHost {
 
     /// A loader of this home that looks through these plugins directories.
     pub fn loader_of(&self, directories: Vec<PathBuf>) -> Loader {
-        Loader::new(LoaderOptions { directories, state_dir: self.root().join("state") })
+        self.loader_with(directories.into_iter().map(PluginDirectory::from).collect(), TrustPolicy::default())
+    }
+
+    /// A loader of this home with this policy.
+    pub fn loader_with(&self, directories: Vec<PluginDirectory>, policy: TrustPolicy) -> Loader {
+        Loader::new(LoaderOptions { directories, state_dir: self.root().join("state"), policy })
     }
 
     /// The engine `id`, created with `config`.

@@ -64,7 +64,7 @@ fn what_cannot_be_done_ends_with_2_and_says_why_on_standard_error() {
     let demo = demo.to_str().expect("a path that is text");
     for (args, words) in [
         (&["replay", demo, "--engine", "alhpa"][..], "no plugin has the id \"alhpa\"; did you mean \"alpha\"?"),
-        (&["replay", demo, "--engine", "zzz"], "known: legacy, alpha"),
+        (&["replay", demo, "--engine", "zzz"], "known: alpha, legacy"),
         (&["replay", "nowhere.jsonl"], "nowhere.jsonl"),
         (&["replay", &empty], "session.jsonl"),
         (&["replay", demo, "--turns", "9000"], "turns 9000..9000 were asked for; the session has"),

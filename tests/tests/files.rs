@@ -14,8 +14,8 @@ use std::os::unix::fs::symlink;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use context_engine_loader::{LoaderError, Plugin};
-use context_engine_tests::build::{plain, plugin};
+use context_engine_loader::{LoaderError, Plugin, Problem};
+use context_engine_tests::build::{library_name, plain, plugin};
 use context_engine_tests::host::TestHost;
 use context_engine_tests::record::{record_len, with_frame, with_record};
 use context_engine_tests::session::answer;
@@ -239,6 +239,43 @@ fn what_is_no_regular_file_is_named_and_never_opened() {
 }
 
 #[test]
+fn nine_kinds_of_wrong_file_have_nine_reasons_with_what_to_do() {
+    let host = TestHost::with(&["beta"]);
+    let header = |class: u8, machine: u16| {
+        let mut bytes = alpha();
+        bytes[CLASS] = class;
+        bytes[MACHINE..MACHINE + 2].copy_from_slice(&machine.to_le_bytes());
+        bytes
+    };
+    host.put("aarch64.so", header(2, 183));
+    host.put("i386.so", header(1, 3));
+    host.put("archive.so", fs::read(plain("libplain.a")).expect("built"));
+    host.put("script.so", "#!/bin/sh\n");
+    host.put("empty.so", "");
+    fs::create_dir(host.plugins().join("directory.so")).expect("a folder");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    let pipe = host.plugins().join("pipe.so");
+    rustix::fs::mknodat(rustix::fs::CWD, pipe, rustix::fs::FileType::Fifo, mode, 0).expect("a pipe");
+    let mut dll = vec![0; 0x200];
+    dll[..2].copy_from_slice(b"MZ");
+    dll[0x3c] = 0x80;
+    dll[0x80..0x84].copy_from_slice(b"PE\0\0");
+    dll[0x98..0x9a].copy_from_slice(&0x20b_u16.to_le_bytes());
+    host.put("windows.so", dll);
+    host.put("program.so", fs::read(plain("plain")).expect("built"));
+
+    let found = scan(&host);
+    let reasons: std::collections::BTreeSet<String> =
+        found.iter().filter_map(|(_, found)| Some(found.as_ref().err()?.problem.to_string())).collect();
+    assert_eq!(reasons.len(), 9, "{reasons:#?}");
+    for reason in &reasons {
+        let advice = reason.rsplit_once("; ").map(|(_, advice)| advice);
+        assert!(advice.is_some_and(|advice| advice.split(' ').count() > 3) && !reason.contains('\n'), "{reason}");
+    }
+    assert_eq!(found.iter().filter(|(_, found)| found.is_ok()).count(), 1, "the good one among them loads");
+}
+
+#[test]
 fn overwriting_the_dropped_file_does_not_disturb_the_running_engine() {
     let host = TestHost::with(&["alpha"]);
     let handle = host.engine("alpha", Value::Null);
@@ -310,4 +347,62 @@ fn other_files_in_the_directory_are_passed_over() {
     let found = scan(&host);
     assert_eq!(found.len(), 1);
     assert!(found[0].1.is_ok());
+}
+
+#[test]
+fn a_growing_file_is_not_used_before_its_last_piece() {
+    let host = TestHost::new();
+    let whole = alpha();
+    let path = host.plugins().join(library_name("alpha"));
+    let pieces: Vec<Vec<u8>> = whole.chunks(whole.len().div_ceil(10)).map(<[u8]>::to_vec).collect();
+    let (writing, written) = mpsc::channel();
+    let writer = std::thread::spawn(move || {
+        use std::io::Write;
+        let mut file = fs::File::create(path).expect("created");
+        for piece in pieces {
+            file.write_all(&piece).expect("written");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        writing.send(()).expect("somebody waits");
+    });
+    let mut refused = 0;
+    while written.try_recv().is_err() {
+        match host.verdicts().pop() {
+            None => {}
+            Some((_, Ok(plugin))) => {
+                assert_eq!(fs::read(&plugin.staged.path).expect("staged"), whole, "half a library was accepted");
+            }
+            Some((_, Err(error))) => {
+                refused += 1;
+                assert!(
+                    matches!(error.problem, Problem::Empty | Problem::Truncated { .. } | Problem::Unstable { .. }),
+                    "{error}"
+                );
+            }
+        }
+    }
+    writer.join().expect("written");
+    assert!(refused > 0, "it must have been looked at while it grew");
+    assert!(answer(&host.engine("alpha", Value::Null)).starts_with("alpha"));
+}
+
+#[test]
+fn a_file_replaced_by_another_build_of_the_same_length_and_time_is_noticed() {
+    let host = TestHost::with(&["alpha"]);
+    let path = host.plugins().join(library_name("alpha"));
+    let loader = host.loader();
+    let digest = || loader.clone().find("alpha").expect("usable").staged.digest;
+    // Long enough for the loader to remember what it saw.
+    std::thread::sleep(Duration::from_millis(2_100));
+    let first = digest();
+    assert_eq!(digest(), first);
+    let whole = fs::read(&path).expect("read");
+    let other = with_record(&whole, |record| record["engine"]["version"] = "9".into());
+    assert_eq!(other.len(), whole.len());
+    let part = host.put("alpha.part", other);
+    let modified = fs::metadata(&path).and_then(|meta| meta.modified()).expect("a time");
+    fs::File::options().append(true).open(&part).and_then(|file| file.set_modified(modified)).expect("set");
+    fs::rename(part, &path).expect("renamed");
+    assert_ne!(digest(), first);
+    assert_eq!(loader.find("alpha").expect("usable").info().version, "9");
 }

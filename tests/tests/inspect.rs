@@ -102,3 +102,31 @@ fn inspect_refuses_with_path_step_and_reason() {
         );
     }
 }
+
+/// The bytes of a plugin that asks for a version of glibc nobody has.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn from_the_future() -> Vec<u8> {
+    let mut bytes = std::fs::read(plugin("alpha")).expect("built");
+    let is_version = |name: &[u8]| name.starts_with(b"GLIBC_2.") && name[8..10].iter().all(u8::is_ascii_digit);
+    let at = bytes.windows(11).position(|name| is_version(name) && name[10] == 0).expect("needs some glibc");
+    bytes[at..at + 10].copy_from_slice(b"GLIBC_9.99");
+    bytes
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[test]
+fn an_engine_that_needs_a_newer_glibc_names_both_versions() {
+    let host = TestHost::with(&["beta"]);
+    host.put("future.so", from_the_future());
+    let verdicts = host.verdicts();
+    let error = verdicts.iter().find_map(|(_, found)| found.as_ref().err()).expect("refused");
+    assert_eq!(error.engine.as_deref(), Some("alpha"));
+    let reason = error.to_string();
+    let rest = reason.split_once("inspect: needs GLIBC_9.99, this machine has ").expect(&reason).1;
+    let (here, advice) = rest.split_once(';').expect("advice");
+    assert!(here.split('.').all(|number| number.parse::<u32>().is_ok()), "{reason}");
+    assert_eq!(advice, " build the engine on an older system, or upgrade this one");
+    let usable = verdicts.iter().find_map(|(_, found)| found.as_ref().ok()).expect("the other one");
+    assert!(usable.inspection.glibc.as_deref().is_some_and(|version| version.starts_with("2.")));
+    assert!(host.engine("alpha", serde_json::Value::Null).why().expect("why").contains("GLIBC_9.99"));
+}

@@ -127,13 +127,15 @@ fn a_manifest_with_another_id_than_the_library_is_refused() {
         verdicts(&host),
         [format!("{}: beta", library_name("beta")), mismatch("mine: the plugin.json", "a-engine", "library", "alpha")]
     );
-    let Err(error) = host.loader().find("alpha") else { panic!("refused plugins are not found") };
-    assert!(matches!(error.problem, Problem::NotFound { .. }), "{error}");
+    for id in ["alpha", "a-engine"] {
+        let Err(error) = host.loader().find(id) else { panic!("refused plugins are not found") };
+        assert!(matches!(error.problem, Problem::Identity { .. }), "{id} is in the folder, and refused: {error}");
+    }
     assert!(host.engine("alpha", Value::Null).why().is_some());
 }
 
 fn mismatch(left_name: &str, left: &str, right_name: &str, right: &str) -> String {
-    format!("{left_name} says \"{left}\", the {right_name} says \"{right}\"; make them the same")
+    format!("{left_name} says \"{left}\", the {right_name} says \"{right}\"; write \"id\": \"{right}\" in plugin.json")
 }
 
 #[test]
@@ -158,6 +160,7 @@ fn an_id_that_breaks_the_rules_is_refused_by_the_rule_it_breaks() {
         ("a\u{0}", characters),
         ("\u{1f980}", characters),
         ("..", "it starts with a letter or a digit"),
+        ("ALPHA", characters),
         ("none", reserved),
         ("legacy", reserved),
     ] {
@@ -169,7 +172,8 @@ fn an_id_that_breaks_the_rules_is_refused_by_the_rule_it_breaks() {
         host.put(&library_name("alpha"), library);
         let (_, verdict) = host.verdicts().remove(0);
         let error = verdict.expect_err("refused");
-        assert_eq!(error.problem.to_string(), format!("the engine id {id:?} is not allowed: {rule}"));
+        let expected = format!("the engine id {id:?} is not allowed: {rule}; change it in `export_engine!`");
+        assert_eq!(error.problem.to_string(), expected);
         assert_eq!(error.step, Step::Inspect);
     }
 }
@@ -193,7 +197,7 @@ fn legacy_stays_the_built_in_engine_whatever_a_plugin_calls_itself() {
 fn one_id_twice_in_one_directory_refuses_both() {
     let host = TestHost::new();
     host.put(&so("a"), read("alpha"));
-    // Another build of the same engine: the same bytes twice would still be two plugins.
+    // Another build of the same engine.
     host.put(&so("b"), with_record(&read("alpha"), |record| record["engine"]["version"] = "9".into()));
     host.drop_in("beta");
     assert_eq!(
@@ -207,6 +211,65 @@ fn one_id_twice_in_one_directory_refuses_both() {
     let handle = host.engine("alpha", Value::Null);
     assert!(handle.why().expect("a reason").contains("remove one of the two"));
     assert!(answer(&handle).starts_with("legacy"));
+}
+
+#[test]
+fn a_plain_copy_under_two_names_is_one_plugin() {
+    let host = TestHost::new();
+    for name in ["b", "a", "c"] {
+        host.put(&so(name), read("alpha"));
+    }
+    let copy = |name: &str| {
+        let winner = so("a");
+        format!("{}: it is a copy of PLUGINS/{winner}, which is used as \"alpha\"; remove one of the two", so(name))
+    };
+    assert_eq!(verdicts(&host), [format!("{}: alpha", so("a")), copy("b"), copy("c")]);
+    assert!(answer(&host.engine("alpha", Value::Null)).starts_with("alpha"));
+    // With another build beside them nothing says which was meant.
+    host.put(&so("d"), with_record(&read("alpha"), |record| record["engine"]["version"] = "9".into()));
+    assert!(host.verdicts().iter().all(|(_, verdict)| {
+        verdict.as_ref().is_err_and(|error| matches!(error.problem, Problem::DuplicateId { .. }))
+    }));
+}
+
+#[test]
+fn a_slot_is_answered_with_the_reason_of_the_plugin_that_has_the_id_whatever_its_file_is_called() {
+    let host = TestHost::new();
+    // Its file is called like another engine.
+    let newer = with_record(&read("alpha"), |record| record["schemaVersion"] = 9.into());
+    host.put(&so("libbeta"), newer);
+    let find = |id| host.loader().find(id).expect_err("refused");
+    let error = find("alpha");
+    assert_eq!((error.engine.as_deref(), error.step), (Some("alpha"), Step::Inspect));
+    assert!(matches!(error.problem, Problem::Schema { .. }), "{error}");
+    assert!(matches!(find("beta").problem, Problem::NotFound { .. }), "the file says that it is alpha");
+    // A file that says nothing about itself is meant by its name.
+    host.put(&so("libgamma_ray"), &read("alpha")[..5_000]);
+    assert!(matches!(find("gamma-ray").problem, Problem::Truncated { .. }));
+    assert!(find("alhpa").problem.to_string().contains("did you mean \"alpha\""), "refused ones are known too");
+}
+
+#[test]
+fn an_illegal_id_in_a_manifest_is_refused_by_the_same_rule() {
+    let long = "x".repeat(300);
+    for (id, rule) in [
+        ("", "1 to 64 characters"),
+        (long.as_str(), "1 to 64 characters"),
+        ("a/b", "lower-case letters"),
+        ("a b", "lower-case letters"),
+        ("Alpha", "lower-case letters"),
+        ("a\u{0}", "lower-case letters"),
+        ("a\nb", "lower-case letters"),
+        ("\u{1f980}", "lower-case letters"),
+        ("legacy", "reserved"),
+    ] {
+        let host = TestHost::new();
+        put_folder(&host, "mine", id, &read("alpha"));
+        let (_, verdict) = host.verdicts().remove(0);
+        let reason = verdict.expect_err("refused").to_string();
+        assert!(reason.contains(rule) && reason.ends_with("; change it in plugin.json"), "{reason}");
+        assert!(reason.len() < 500 && !reason.contains(['\n', '\0']), "{reason}");
+    }
 }
 
 #[test]
@@ -248,14 +311,14 @@ fn an_unknown_id_names_the_closest_one() {
     let host = TestHost::with(&["alpha", "everything"]);
     let loader = host.loader();
     let problem = |id| loader.find(id).expect_err("unknown").problem.to_string();
-    let known = "Known: legacy, alpha, everything";
-    assert_eq!(problem("alhpa"), format!("no plugin has the id \"alhpa\"; did you mean \"alpha\"? {known}"));
-    assert_eq!(
-        problem("evrything"),
-        format!("no plugin has the id \"evrything\"; did you mean \"everything\"? {known}")
-    );
-    assert_eq!(problem("legcy"), format!("no plugin has the id \"legcy\"; did you mean \"legacy\"? {known}"));
-    assert_eq!(problem("zzzzzz"), "no plugin has the id \"zzzzzz\"; known: legacy, alpha, everything");
+    let unknown = |id, rest| assert_eq!(problem(id), format!("no plugin has the id \"{id}\"; {rest}"));
+    unknown("alhpa", "did you mean \"alpha\"? Known: alpha, legacy, everything");
+    unknown("Alpha", "did you mean \"alpha\"? Known: alpha, legacy, everything");
+    unknown("evrything", "did you mean \"everything\"? Known: everything, alpha, legacy");
+    unknown("legcy", "did you mean \"legacy\"? Known: legacy, alpha, everything");
+    unknown("zzzzzz", "known: alpha, legacy, everything");
+    let long = problem("x\ny".repeat(200).as_str());
+    assert!(long.len() < 400 && !long.contains('\n'), "{long}");
 }
 
 #[test]

@@ -14,6 +14,7 @@ pub mod signals;
 #[cfg(not(unix))]
 #[path = "signals_none.rs"]
 pub mod signals;
+pub(crate) mod system;
 
 use std::mem::ManuallyDrop;
 use std::path::Path;

@@ -1,13 +1,14 @@
 //! Which kind of file it is, told by its first bytes, and whether this host loads that kind.
 
-use object::{BinaryFormat, FileKind, ReadRef};
+use context_engine_interface::record::SECTION;
+use object::{BinaryFormat, FileKind, Object, ObjectSection, ReadRef};
 
-use super::elf;
+use super::{Library, elf};
 use crate::error::Problem;
 use crate::platform::{FORMAT, MACHINE};
 
-/// Refuses what is no whole shared library for this machine; returns the libraries it needs.
-pub(super) fn check<'data, R: ReadRef<'data>>(data: R, bytes: u64) -> Result<Vec<String>, Problem> {
+/// Refuses what is no whole shared library for this machine; returns what its headers say.
+pub(super) fn check<'data, R: ReadRef<'data>>(data: R, bytes: u64) -> Result<Library, Problem> {
     if bytes == 0 {
         return Err(Problem::Empty);
     }
@@ -30,7 +31,10 @@ pub(super) fn check<'data, R: ReadRef<'data>>(data: R, bytes: u64) -> Result<Vec
     }
     if format != BinaryFormat::Elf {
         // The extents of Mach-O and PE files are checked by the parser alone: no such host was at hand to test more.
-        return Ok(Vec::new());
+        let malformed = |error: object::Error| Problem::Malformed { reason: error.to_string() };
+        let file = object::File::parse(data).map_err(malformed)?;
+        let record = file.section_by_name(SECTION).and_then(|section| section.file_range());
+        return Ok(Library { needs: Vec::new(), glibc: None, record });
     }
     if kind == FileKind::Elf32 || machine != MACHINE {
         return Err(Problem::WrongMachine { expected: this_host(), found: machine });

@@ -12,9 +12,10 @@ use std::path::Path;
 
 use context_engine_interface::record::{self, HEADER_LEN, MAX_JSON_LEN, Record, SECTION};
 use context_engine_interface::{OLDEST_SCHEMA_VERSION, SCHEMA_VERSION};
-use object::{Object, ObjectSection, ReadCache, ReadRef};
+use object::{ReadCache, ReadRef};
 use serde::Serialize;
 
+use crate::dylib::system::glibc_version;
 use crate::error::{LoaderError, Problem, Step};
 
 /// What is known of a plugin before it runs.
@@ -27,6 +28,8 @@ pub struct Inspection {
     pub bytes: u64,
     /// Libraries it needs, as it names them.
     pub needs: Vec<String>,
+    /// The newest glibc it needs, as `2.34`; `None` when it needs none.
+    pub glibc: Option<String>,
 }
 
 /// Looks at the dropped file itself, before it is copied: what is no whole library of this machine is not worth the copy,
@@ -52,23 +55,40 @@ pub fn inspect(path: &Path) -> Result<Inspection, LoaderError> {
     let file = File::open(path).map_err(io)?;
     let bytes = file.metadata().map_err(io)?.len();
     let cache = ReadCache::new(file);
-    let needs = kind::check(&cache, bytes).map_err(refuse)?;
-    let record = read_record(&cache).map_err(refuse)?;
-    check_record(&record).map_err(refuse)?;
-    Ok(Inspection { record, bytes, needs })
+    let Library { needs, glibc, record } = kind::check(&cache, bytes).map_err(refuse)?;
+    let record = read_record(&cache, record.ok_or(Problem::NoRecord).map_err(refuse)?).map_err(refuse)?;
+    let about = |problem| refuse(problem).about(&record.engine.id);
+    check_record(&record).map_err(about)?;
+    check_glibc(glibc, glibc_version()).map_err(about)?;
+    Ok(Inspection { record, bytes, needs, glibc: glibc.map(elf::dotted) })
 }
 
-fn read_record<'data, R: ReadRef<'data>>(data: R) -> Result<Record, Problem> {
-    let malformed = |error: object::Error| Problem::Malformed { reason: error.to_string() };
-    let file = object::File::parse(data).map_err(malformed)?;
-    let section = file.section_by_name(SECTION).ok_or(Problem::NoRecord)?;
-    let (offset, size) = section.file_range().ok_or(Problem::NoRecord)?;
+/// What the headers of a whole shared library say.
+#[derive(Debug)]
+struct Library {
+    needs: Vec<String>,
+    /// The newest glibc it needs.
+    glibc: Option<(u32, u32)>,
+    /// Offset and size of the record's section.
+    record: Option<(u64, u64)>,
+}
+
+fn read_record<'data, R: ReadRef<'data>>(data: R, (offset, size): (u64, u64)) -> Result<Record, Problem> {
     // A section may claim gigabytes; no more is read than a record can be long.
     let size = size.min((HEADER_LEN + MAX_JSON_LEN) as u64);
     let bytes = data
         .read_bytes_at(offset, size)
         .map_err(|()| Problem::Malformed { reason: format!("section {SECTION} lies outside the file") })?;
     record::parse(bytes).map_err(|error| Problem::Record { reason: error.to_string() })
+}
+
+fn check_glibc(needed: Option<(u32, u32)>, found: Option<(u32, u32)>) -> Result<(), Problem> {
+    match (needed, found) {
+        (Some(needed), Some(found)) if needed > found => {
+            Err(Problem::Glibc { needed: elf::dotted(needed), found: elf::dotted(found) })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn check_record(record: &Record) -> Result<(), Problem> {
@@ -78,15 +98,15 @@ fn check_record(record: &Record) -> Result<(), Problem> {
     if record.panic != "unwind" {
         return Err(Problem::PanicStrategy { found: record.panic.clone() });
     }
-    check_id(&record.engine.id)
+    check_id(&record.engine.id, "`export_engine!`")
 }
 
-/// Checks that `id` may name an engine.
+/// Checks that `id`, which is written in `place`, may name an engine. Ids that differ only in case cannot exist.
 ///
 /// # Errors
 /// [`Problem::Id`] with the rule it breaks.
-pub fn check_id(id: &str) -> Result<(), Problem> {
-    let broken = |rule| Err(Problem::Id { id: id.chars().take(64).collect(), rule });
+pub(crate) fn check_id(id: &str, place: &'static str) -> Result<(), Problem> {
+    let broken = |rule| Err(Problem::Id { id: id.to_owned(), rule, place });
     if id.is_empty() || id.len() > 64 {
         return broken("1 to 64 characters");
     }

@@ -83,7 +83,11 @@ pub fn handle(home: &Path) -> Result<EngineHandle, String> {
     std::fs::create_dir_all(&plugins)
         .and_then(|()| std::fs::copy(&library, &dropped))
         .map_err(|error| format!("{}: {error}", dropped.display()))?;
-    let loader = Loader::new(LoaderOptions { directories: vec![plugins], state_dir: home.join("state") });
+    let loader = Loader::new(LoaderOptions {
+        directories: vec![plugins.into()],
+        state_dir: home.join("state"),
+        ..LoaderOptions::default()
+    });
     let creation = Creation { config: Some("window".into()), ..Creation::default() };
     let handle = loader.engine("boundary-probe", &creation).map_err(|error| error.to_string())?;
     match handle.why() {

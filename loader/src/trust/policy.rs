@@ -1,0 +1,64 @@
+//! What the operator said about plugins, by id.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::error::Problem;
+use crate::stage::Digest;
+
+/// Which plugins may be used. The default allows every one that is not of a workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrustPolicy {
+    /// `false`: no plugin is used (`plugins.enabled`).
+    pub enabled: bool,
+    /// When given, only these ids are used (`plugins.allow`).
+    pub allow: Option<Vec<String>>,
+    /// Ids that are not used, whatever `allow` says (`plugins.deny`).
+    pub deny: Vec<String>,
+    /// Ids whose entry is switched off (`plugins.entries.<id>.enabled: false`).
+    pub disabled: BTreeSet<String>,
+    /// Id to SHA-256 of the only library that may be used for it, as 64 hex digits with or without `sha256:` before them
+    /// (`plugins.entries.<id>.pin`).
+    pub pins: BTreeMap<String, String>,
+}
+
+impl Default for TrustPolicy {
+    fn default() -> TrustPolicy {
+        TrustPolicy { enabled: true, allow: None, deny: vec![], disabled: BTreeSet::new(), pins: BTreeMap::new() }
+    }
+}
+
+impl TrustPolicy {
+    /// Why `id` may not be used, if the policy says so (contract §3.1).
+    pub fn forbids(&self, id: &str) -> Option<String> {
+        let listed = |list: &[String]| list.iter().any(|listed| listed == id);
+        if !self.enabled {
+            return Some("plugins.enabled is false".into());
+        }
+        if listed(&self.deny) {
+            return Some(format!("plugins.deny names \"{id}\""));
+        }
+        if self.allow.is_some() && !self.names(id) {
+            return Some(format!("plugins.allow does not name \"{id}\""));
+        }
+        if self.disabled.contains(id) {
+            return Some(format!("plugins.entries.{id}.enabled is false"));
+        }
+        None
+    }
+
+    /// Whether `allow` names `id`: not being forbidden is not enough for a plugin of a workspace.
+    pub(super) fn names(&self, id: &str) -> bool {
+        self.allow.iter().flatten().any(|listed| listed == id)
+    }
+
+    /// A pin that is no digest matches nothing: whoever wrote it wanted to be safe.
+    pub(super) fn check_pin(&self, id: &str, digest: Digest) -> Result<(), Problem> {
+        let Some(pin) = self.pins.get(id) else { return Ok(()) };
+        let found = digest.to_string();
+        let wanted = pin.trim().strip_prefix("sha256:").unwrap_or(pin.trim());
+        if wanted.eq_ignore_ascii_case(&found) {
+            return Ok(());
+        }
+        Err(Problem::Pin { id: id.to_owned(), expected: pin.clone(), found })
+    }
+}
