@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use context_engine_interface::record::EngineInfo;
 
 use crate::error::{LoaderError, Problem, Step};
-use crate::find::{self, Candidate};
+use crate::find::{self, Candidate, Origin};
 use crate::inspect::{self, Inspection};
 use crate::known::Stamp;
 use crate::loader::{LEGACY, Loader};
@@ -171,6 +171,7 @@ fn is_called(error: &LoaderError, id: &str) -> bool {
 
 /// Refuses plugins whose id another one has.
 fn settle_ids(found: &mut [Result<Plugin, LoaderError>]) {
+    keep_workspaces_back(found);
     let mut by_id: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (at, plugin) in found.iter().enumerate() {
         if let Ok(plugin) = plugin {
@@ -200,4 +201,24 @@ fn settle_ids(found: &mut [Result<Plugin, LoaderError>]) {
             found[*at] = Err(refused(plugin, Step::Inspect, problem));
         }
     }
+}
+
+/// Refuses a workspace's plugin whose id a refused plugin of the operator's says it has: naming the id in `allow` was meant
+/// for that one, and a repository must not step in for it.
+fn keep_workspaces_back(found: &mut [Result<Plugin, LoaderError>]) {
+    for at in 0..found.len() {
+        let (before, from) = found.split_at_mut(at);
+        let Some(Ok(plugin)) = from.first().filter(|found| is_of_workspace(found)) else { continue };
+        let meant =
+            before.iter().filter_map(|found| found.as_ref().err()).find(|error| speaks_of(error, &plugin.info().id));
+        if let Some(meant) = meant {
+            let (id, winner) = (plugin.info().id.clone(), meant.path.clone());
+            let problem = Problem::Shadowed { id, winner, same_file: false };
+            from[0] = Err(refused(plugin, Step::Trust, problem));
+        }
+    }
+}
+
+fn is_of_workspace(found: &Result<Plugin, LoaderError>) -> bool {
+    found.as_ref().is_ok_and(|plugin| plugin.candidate.origin == Origin::Workspace)
 }

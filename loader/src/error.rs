@@ -85,7 +85,7 @@ pub enum Problem {
     },
     /// The host's own directory cannot be used.
     #[error(
-        "it cannot be copied into {}: {reason}; make that directory writable, or set CONTEXT_ENGINE_HOME",
+        "it cannot be copied into {}: {reason}; make that directory yours alone and writable, or set CONTEXT_ENGINE_HOME",
         directory.display()
     )]
     State {

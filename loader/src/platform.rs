@@ -71,3 +71,23 @@ pub fn write_at(file: &std::fs::File, bytes: &[u8], offset: u64) -> std::io::Res
         if written == bytes.len() { Ok(()) } else { Err(std::io::ErrorKind::WriteZero.into()) }
     }
 }
+
+/// Whether a directory belongs to this process's user and nobody else can write it.
+///
+/// # Errors
+/// Who can, and what the system says. On Windows nothing is asked: a home directory's access list is inherited.
+pub fn is_private(path: &std::path::Path) -> std::io::Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let meta = std::fs::metadata(path)?;
+        let (me, mode) = (rustix::process::geteuid().as_raw(), meta.mode() & 0o7777);
+        if meta.uid() != me || mode & 0o022 != 0 {
+            let found = format!("it belongs to uid {} and has mode {mode:04o}, expected uid {me} and 0700", meta.uid());
+            return Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, found));
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = path;
+    Ok(())
+}

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{LoaderError, Problem, Step};
-use crate::platform::{LIBRARY_EXTENSION, create_private_dir};
+use crate::platform::{LIBRARY_EXTENSION, create_private_dir, is_private};
 
 /// SHA-256 of a plugin's library: names the build, whatever the file is called.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,7 +48,7 @@ pub fn stage(library: &Path, stages: &Path) -> Result<Staged, LoaderError> {
     let io = |doing| {
         move |error: io::Error| LoaderError::new(library, Step::Stage, Problem::Io { doing, reason: error.to_string() })
     };
-    create_private_dir(stages).map_err(|error| {
+    create_private_dir(stages).and_then(|()| is_private(stages)).map_err(|error| {
         let problem = Problem::State { directory: stages.to_owned(), reason: error.to_string() };
         LoaderError::new(library, Step::Stage, problem)
     })?;

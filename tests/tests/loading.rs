@@ -349,3 +349,20 @@ fn an_engine_that_cannot_be_created_is_answered_for_with_its_own_words() {
     assert_eq!(handle.info().id, "legacy");
     assert!(answer(&handle).starts_with("legacy | one"));
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_library_that_is_not_installed_is_named_when_the_engine_is_opened() {
+    let host = TestHost::new();
+    let mut bytes = read("alpha");
+    let (there, nowhere) = (b"libgcc_s.so.1\0", b"libnope_.so.9\0");
+    let at = bytes.windows(there.len()).position(|name| name == there).expect("a needed library");
+    bytes[at..at + nowhere.len()].copy_from_slice(nowhere);
+    host.put(&library_name("alpha"), bytes);
+    let plugin = host.loader().find("alpha").expect("nothing is wrong with the file");
+    assert!(plugin.inspection.needs.contains(&"libnope_.so.9".to_owned()), "{:?}", plugin.inspection.needs);
+    let handle = host.engine("alpha", Value::Null);
+    let why = handle.why().expect("refused");
+    assert!(why.contains("open: the system cannot load it: libnope_.so.9: cannot open shared object file"), "{why}");
+    assert!(answer(&handle).starts_with("legacy | one"));
+}

@@ -290,6 +290,37 @@ fn a_plugin_of_the_workspace_is_listed_and_not_used_until_it_is_named() {
 }
 
 #[test]
+fn a_workspace_does_not_step_in_for_a_plugin_of_the_operator_that_is_refused() {
+    let host = TestHost::with(&["alpha"]);
+    chmod(&host.plugins().join(library_name("alpha")), 0o666);
+    let workspace = host.root().join("workspace");
+    fs::create_dir(&workspace).expect("a folder");
+    fs::copy(plugin("alpha"), workspace.join("other.so")).expect("copied");
+    let directories = vec![host.plugins().into(), PluginDirectory { path: workspace, origin: Origin::Workspace }];
+    let allowed = policy(|policy| policy.allow = Some(vec!["alpha".into()]));
+    let loader = host.loader_with(directories, allowed);
+    assert!(matches!(loader.find("alpha").expect_err("refused").problem, Problem::Permissions { .. }));
+    let found = loader.scan();
+    let second = &found[1].as_ref().expect_err("kept back").problem;
+    assert!(matches!(second, Problem::Shadowed { winner, .. } if winner.starts_with(host.plugins())), "{second}");
+    run_advice(&host);
+    assert!(loader.find("alpha").is_ok());
+}
+
+#[test]
+fn a_folder_for_private_copies_that_others_may_write_is_not_used() {
+    let host = TestHost::with(&["alpha"]);
+    assert!(only(&host).is_ok());
+    let stages = host.root().join("state/stages");
+    chmod(&stages, 0o777);
+    let error = only(&host).expect_err("refused");
+    assert!(matches!(error.problem, Problem::State { .. }), "{error}");
+    assert!(error.to_string().contains("has mode 0777, expected uid"), "{error}");
+    chmod(&stages, 0o700);
+    assert!(only(&host).is_ok());
+}
+
+#[test]
 fn a_home_that_is_the_workspace_too_is_looked_through_once_as_the_home() {
     let host = TestHost::with(&["alpha"]);
     host.put("notes.so", "notes");

@@ -38,6 +38,7 @@ pub(super) fn check(_: &crate::find::Candidate) -> Result<(), crate::error::Prob
 
 #[cfg(unix)]
 mod unix {
+    use std::cell::OnceCell;
     use std::collections::BTreeSet;
     use std::fs;
     use std::os::unix::fs::MetadataExt;
@@ -100,12 +101,17 @@ mod unix {
     struct Asker {
         uid: u32,
         gid: u32,
-        accounts: Accounts,
+        /// Read when something is open: most plugins are not.
+        accounts: OnceCell<Accounts>,
     }
 
     impl Asker {
         fn new() -> Asker {
-            Asker { uid: geteuid().as_raw(), gid: getegid().as_raw(), accounts: Accounts::read() }
+            Asker { uid: geteuid().as_raw(), gid: getegid().as_raw(), accounts: OnceCell::new() }
+        }
+
+        fn accounts(&self) -> &Accounts {
+            self.accounts.get_or_init(Accounts::read)
         }
 
         fn faults(&self, path: &Path, meta: &fs::Metadata) -> Vec<Fault> {
@@ -118,7 +124,7 @@ mod unix {
                     wanted: if self.uid == 0 { "root".to_owned() } else { format!("{me} or root") },
                     run: format!(
                         "chown {} {}",
-                        self.accounts.user(self.uid).unwrap_or(&self.uid.to_string()),
+                        self.accounts().user(self.uid).unwrap_or(&self.uid.to_string()),
                         quoted(path)
                     ),
                 });
@@ -139,7 +145,7 @@ mod unix {
         /// Who writes by way of the group, when that is somebody else than root and this process's user.
         fn others_in_group(&self, meta: &fs::Metadata) -> Option<String> {
             let gid = meta.gid();
-            match self.accounts.others_in_group(gid, &[0, self.uid]) {
+            match self.accounts().others_in_group(gid, &[0, self.uid]) {
                 Some(others) if others.is_empty() => None,
                 Some(others) => {
                     let more = if others.len() > 3 { ", …" } else { "" };
@@ -152,7 +158,7 @@ mod unix {
         }
 
         fn name(&self, uid: u32) -> String {
-            self.accounts.user(uid).map_or_else(|| format!("uid {uid}"), |name| format!("{name} (uid {uid})"))
+            self.accounts().user(uid).map_or_else(|| format!("uid {uid}"), |name| format!("{name} (uid {uid})"))
         }
     }
 
