@@ -98,10 +98,12 @@ impl Loader {
         }
         let usable = |id: &String| inspect::check_id(id, "").is_ok();
         known.extend(refused.into_iter().filter_map(|error| error.engine).filter(usable));
-        let distance = |known: &String| strsim::damerau_levenshtein(known, id);
+        // No id is longer, and the distance to a very long text costs memory.
+        let near: String = id.chars().take(64).collect();
+        let distance = |known: &String| strsim::damerau_levenshtein(known, &near);
         let mut known: Vec<String> = known.into_iter().collect();
         known.sort_by_key(distance);
-        let closest = known.first().filter(|known| distance(known) <= id.chars().count().max(3) / 2).cloned();
+        let closest = known.first().filter(|known| distance(known) <= near.chars().count().max(3) / 2).cloned();
         let directory = self.options.directories.first().map(|directory| directory.path.clone());
         let problem = Problem::NotFound { id: id.to_owned(), closest, known };
         Err(LoaderError::new(&directory.unwrap_or_default(), Step::Find, problem))

@@ -56,13 +56,6 @@ pub struct Candidate {
     pub root: PathBuf,
 }
 
-impl Candidate {
-    /// Where the manifest is, links resolved.
-    pub(crate) fn manifest_path(&self) -> Option<PathBuf> {
-        fs::canonicalize(self.path.join(MANIFEST)).ok()
-    }
-}
-
 /// Where an entry was found.
 #[derive(Clone, Copy)]
 struct Place<'a> {

@@ -49,6 +49,7 @@ mod unix {
     use super::Fault;
     use crate::error::Problem;
     use crate::find::Candidate;
+    use crate::manifest::MANIFEST;
     use crate::trust::accounts::Accounts;
 
     const OTHERS_WRITE: u32 = 0o002;
@@ -81,7 +82,7 @@ mod unix {
 
     /// The plugin's files and the folders they lie in, up to the plugins directory. Sorted: a folder before what it holds.
     fn belongings(candidate: &Candidate) -> BTreeSet<PathBuf> {
-        let manifest = candidate.manifest.as_ref().and_then(|_| candidate.manifest_path());
+        let manifest = candidate.manifest.as_ref().and_then(|_| fs::canonicalize(candidate.path.join(MANIFEST)).ok());
         let files = [Some(candidate.library.clone()), manifest];
         let inside = |file: &PathBuf| -> Vec<PathBuf> {
             let above = file.ancestors().take_while(|path| path.starts_with(&candidate.root));
@@ -93,7 +94,7 @@ mod unix {
     fn look(path: &Path) -> Result<fs::Metadata, Problem> {
         fs::metadata(path).map_err(|error| Problem::Io {
             doing: "looking at who may write it",
-            reason: format!("{}: {error}", path.display()),
+            reason: format!("{}: {error}", crate::on_one_line(&path.to_string_lossy())),
         })
     }
 
