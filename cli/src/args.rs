@@ -187,6 +187,9 @@ pub(crate) struct InspectArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
+    /// Read files only: do not try the engines out in a child process
+    #[arg(long)]
+    pub(crate) no_probe: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,6 +1,13 @@
-//! `context-engine doctor`: which engine serves, what is wrong with the others, what to do. Runs no plugin code.
+//! `context-engine doctor`: per plugin and per step what passed and what failed, what to do, and which engine serves.
+//!
+//! Runs no plugin code in this process: what a plugin does when it runs is found out by the probe, in a child process.
+//! Whatever that finds is shown and sets nobody aside, so that a person who looks changes nothing by it.
 
-use context_engine_loader::{LEGACY, LoaderError, Origin, Plugin, on_one_line};
+use std::sync::Arc;
+use std::time::Duration;
+
+use context_engine_loader::quarantine::Record;
+use context_engine_loader::{LEGACY, LoaderError, Origin, Plugin, Step, on_one_line};
 use serde_json::{Value, json};
 
 use crate::Outcome;
@@ -10,14 +17,17 @@ use crate::output::{line, path_json};
 use crate::plugins::{is_finding, verdict, verdict_json};
 use crate::setup::Host;
 
+/// The steps that read files, in order.
+const READING: [Step; 4] = [Step::Find, Step::Stage, Step::Inspect, Step::Trust];
+
 pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
     let host = Host::new(&args.directories)?;
-    let found = host.loader.scan();
+    let crashes = host.loader.settle_crash_marks();
+    let checked: Vec<Checked> = host.loader.scan().into_iter().map(|found| check(&host, found, args)).collect();
     let asked = host.config.plugins.slots.context_engine.as_deref().map_or("", str::trim);
-    let (serves, why) = serving(&host, asked);
-    let refused = found.iter().any(is_finding);
+    let (serves, why) = serving(&host, asked, &checked);
+    let finding = checked.iter().any(Checked::is_finding) || why.is_some();
     if args.json {
-        let plugins: Vec<Value> = found.iter().map(|found| verdict_json(found.as_ref())).collect();
         let directories: Vec<Value> = host.directories.iter().map(|directory| path_json(&directory.path)).collect();
         line(json!({
             "home": path_json(host.home.root()),
@@ -27,7 +37,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
             "slot": asked,
             "serves": serves,
             "why": why,
-            "plugins": plugins,
+            "plugins": checked.iter().map(Checked::json).collect::<Vec<_>>(),
         }))?;
     } else {
         line(format_args!("home      {}", host.home.root().display()))?;
@@ -41,8 +51,12 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
             };
             line(format_args!("plugins   {}{remark}", directory.path.display()))?;
         }
-        for found in &found {
-            describe(found)?;
+        for checked in &checked {
+            checked.describe()?;
+        }
+        for crash in &crashes {
+            let (engine, reason) = (&crash.subject.engine, on_one_line(&crash.reason));
+            line(format_args!("crash     {engine}: {reason}"))?;
         }
         let asked = if asked.is_empty() { "not set" } else { asked };
         line(format_args!("slot      plugins.slots.contextEngine: {asked}"))?;
@@ -51,31 +65,169 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
             why.as_ref().map_or_else(String::new, |why| format!(", because {why}"))
         ))?;
     }
-    Ok(if refused || why.is_some() { Outcome::Findings } else { Outcome::Fine })
+    Ok(if finding { Outcome::Findings } else { Outcome::Fine })
+}
+
+/// What is known of one plugin.
+enum Checked {
+    /// A step that reads files refused it.
+    Refused(LoaderError),
+    Read(Box<Read>),
+}
+
+struct Read {
+    plugin: Plugin,
+    probe: Probed,
+    held: Option<Arc<Record>>,
+    lacks: Option<String>,
+    /// Host params it refused, without which it is called.
+    refused_params: Vec<String>,
+}
+
+enum Probed {
+    NotAsked,
+    Passed(Option<Duration>),
+    Failed(String),
+}
+
+fn check(host: &Host, found: Result<Plugin, LoaderError>, args: &DoctorArgs) -> Checked {
+    let plugin = match found {
+        Ok(plugin) => plugin,
+        Err(error) => return Checked::Refused(error),
+    };
+    let config = host.creation(&plugin.info().id, None).config;
+    let probe = match args.no_probe {
+        true => Probed::NotAsked,
+        false => match host.loader.probe(&plugin, config.as_ref()) {
+            Ok(report) => Probed::Passed(report.map(|report| report.took)),
+            Err(failure) => Probed::Failed(failure.to_string()),
+        },
+    };
+    Checked::Read(Box::new(Read {
+        held: host.loader.held(&plugin, config.as_ref()),
+        lacks: host.loader.lacks(&plugin),
+        refused_params: host.loader.builds().refused_host_params(plugin.staged.digest).into_iter().collect(),
+        probe,
+        plugin,
+    }))
+}
+
+impl Read {
+    /// Why it would not serve.
+    fn obstacle(&self) -> Option<(&'static str, String)> {
+        if let Some(lacks) = &self.lacks {
+            return Some(("host", lacks.clone()));
+        }
+        if let Some(record) = &self.held {
+            let id = &record.engine;
+            let to_do = format!("`context-engine quarantine why {id}` says more");
+            return Some(("quarantine", format!("set aside since it {}; {to_do}", story(record))));
+        }
+        match &self.probe {
+            Probed::Failed(reason) => Some(("probe", reason.clone())),
+            Probed::NotAsked | Probed::Passed(_) => None,
+        }
+    }
+}
+
+fn story(record: &Record) -> String {
+    format!("failed during {}: {}", record.operation, on_one_line(&record.reason))
+}
+
+impl Checked {
+    fn is_finding(&self) -> bool {
+        match self {
+            Checked::Refused(error) => is_finding(&Err(error.clone())),
+            Checked::Read(read) => read.obstacle().is_some(),
+        }
+    }
+
+    fn describe(&self) -> Result<(), CliError> {
+        let step = |name: &str, outcome: &str| line(format_args!("            {name:<11} {}", on_one_line(outcome)));
+        let passed = |before: Option<Step>| {
+            let passed = READING.iter().take_while(|step| before.is_none_or(|before| **step < before));
+            passed.map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        };
+        match self {
+            Checked::Refused(error) => {
+                let path = on_one_line(&error.path.to_string_lossy());
+                let id = error.engine.as_ref().map_or_else(String::new, |id| format!(": {}", on_one_line(id)));
+                line(format_args!("{:<9} {path}{id}", verdict(error)))?;
+                let passed = passed(Some(error.step));
+                if !passed.is_empty() {
+                    step("passed", &passed)?;
+                }
+                step(&error.step.to_string(), &error.problem.to_string())?;
+            }
+            Checked::Read(read) => {
+                let (path, info) = (read.plugin.candidate.path.to_string_lossy(), read.plugin.info());
+                let obstacle = read.obstacle();
+                let state = match &obstacle {
+                    None => "ok",
+                    Some(("quarantine", _)) => "set aside",
+                    Some(_) => "failed",
+                };
+                line(on_one_line(&format!("{state:<9} {path}: {} {}", info.id, info.version)))?;
+                let tried = match &read.probe {
+                    Probed::Passed(Some(took)) => format!(", probe ({} ms)", took.as_millis()),
+                    Probed::Passed(None) => ", probe (earlier)".to_owned(),
+                    Probed::NotAsked | Probed::Failed(_) => String::new(),
+                };
+                step("passed", &(passed(None) + &tried))?;
+                if let Some((place, reason)) = &obstacle {
+                    step(place, reason)?;
+                }
+                if let (Some(("host" | "quarantine", _)), Probed::Failed(reason)) = (&obstacle, &read.probe) {
+                    step("probe", reason)?;
+                }
+                if !read.refused_params.is_empty() {
+                    let params = read.refused_params.join(", ");
+                    step("host params", &format!("called without {params}, which this build refuses"))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn json(&self) -> Value {
+        let read = match self {
+            Checked::Refused(error) => return verdict_json(Err(error)),
+            Checked::Read(read) => read,
+        };
+        let mut json = verdict_json(Ok(&read.plugin));
+        let obstacle = read.obstacle();
+        json["usable"] = obstacle.is_none().into();
+        json["id"] = read.plugin.info().id.clone().into();
+        if let Some((step, reason)) = obstacle {
+            json["step"] = step.into();
+            json["reason"] = reason.into();
+        }
+        json["probe"] = match &read.probe {
+            Probed::NotAsked => Value::Null,
+            Probed::Passed(took) => json!({ "passed": true, "ms": took.map(|took| took.as_millis() as u64) }),
+            Probed::Failed(reason) => json!({ "passed": false, "reason": reason }),
+        };
+        json["quarantine"] = read.held.as_ref().map_or(Value::Null, |record| json!(**record));
+        json["calledWithout"] = json!(read.refused_params);
+        json
+    }
 }
 
 /// The engine that would serve, and why it is not the one in the slot.
-fn serving(host: &Host, asked: &str) -> (String, Option<String>) {
+fn serving(host: &Host, asked: &str, checked: &[Checked]) -> (String, Option<String>) {
     if matches!(asked, "" | "none" | LEGACY) {
         return (LEGACY.to_owned(), None);
     }
-    let obstacle =
-        host.loader.policy().forbids(asked).or_else(|| host.loader.find(asked).err().map(|error| error.to_string()));
-    match obstacle {
+    let read = checked.iter().find_map(|checked| match checked {
+        Checked::Read(read) if read.plugin.info().id == asked => Some(read),
+        _ => None,
+    });
+    let obstacle = match read {
+        Some(read) => read.obstacle().map(|(_, reason)| reason),
+        None => host.loader.find(asked).err().map(|error| error.to_string()),
+    };
+    match host.loader.policy().forbids(asked).or(obstacle) {
         None => (asked.to_owned(), None),
         why => (LEGACY.to_owned(), why),
     }
-}
-
-fn describe(found: &Result<Plugin, LoaderError>) -> Result<(), CliError> {
-    Ok(match found {
-        Ok(plugin) => {
-            let (path, info) = (plugin.candidate.path.to_string_lossy(), plugin.info());
-            line(on_one_line(&format!(
-                "ok        {path}: found, staged, inspected, trusted: {} {}",
-                info.id, info.version
-            )))
-        }
-        Err(error) => line(format_args!("{}   {error}", verdict(error))),
-    }?)
 }

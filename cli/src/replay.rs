@@ -5,8 +5,8 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use context_engine_loader::{Creation, EngineHandle, LEGACY, Problem};
-use context_engine_runtime::{CallReport, Prompt, Replay, ReplayOptions, ReplaySummary, RuntimeError};
+use context_engine_loader::{EngineHandle, LEGACY, Problem};
+use context_engine_runtime::{CallReport, Prompt, Replay, ReplayOptions, ReplaySummary};
 use context_engine_transcript::{ImportOptions, ImportWarning, RecordedSession, TokenCounter, load_with};
 use serde::Serialize;
 use serde_json::json;
@@ -107,9 +107,7 @@ fn choose<'a>(host: &'a Host, asked: Option<&'a str>) -> Result<&'a str, CliErro
 
 /// The engine asked for. One that is broken is answered by legacy, with the reason.
 fn open(host: &Host, engine: &str, counter: TokenCounter) -> Result<EngineHandle, CliError> {
-    let config = host.config.plugins.entries.get(engine).and_then(|entry| entry.config.clone());
-    let creation = Creation { config, counter: Some(counter), ..Creation::default() };
-    Ok(host.loader.engine(engine, &creation).map_err(RuntimeError::Legacy)?)
+    Ok(host.loader.engine(engine, &host.creation(engine, Some(counter)))?)
 }
 
 fn count(session: &mut RecordedSession, counter: &TokenCounter) {

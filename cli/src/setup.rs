@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use context_engine_loader::{Loader, LoaderOptions, Origin, PluginDirectory};
+use context_engine_loader::probe::DEFAULT_DEADLINE;
+use context_engine_loader::{Creation, HostProfile, Loader, LoaderOptions, Origin, PluginDirectory, ProbeOptions};
 use context_engine_runtime::{Config, Home};
+use context_engine_transcript::TokenCounter;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::args::Directories;
@@ -47,10 +49,30 @@ impl Host {
         } else {
             asked.plugins.iter().cloned().map(PluginDirectory::from).collect()
         };
-        let (state_dir, policy) = (home.state(), config.trust_policy());
-        let loader = Loader::new(LoaderOptions { directories: directories.clone(), state_dir, policy });
+        let loader = Loader::new(LoaderOptions {
+            directories: directories.clone(),
+            state_dir: home.state(),
+            policy: config.trust_policy(),
+            probe: probe(),
+            host: HostProfile { label: "the context-engine command".to_owned(), ..HostProfile::default() },
+            on_failure: config.on_failure(),
+        });
         Ok(Host { home, config, directories, loader })
     }
+
+    /// What the engine `id` is created with.
+    pub(crate) fn creation(&self, id: &str, counter: Option<TokenCounter>) -> Creation {
+        let config = self.config.plugins.entries.get(id).and_then(|entry| entry.config.clone());
+        // A wrong one was refused when the configuration was read.
+        let deadlines = self.config.deadlines(id).unwrap_or_default();
+        Creation { config, counter, deadlines, ..Creation::default() }
+    }
+}
+
+/// Plugins are tried out by this command, run again as a child.
+fn probe() -> Option<ProbeOptions> {
+    let child_exe = std::env::current_exe().ok()?;
+    Some(ProbeOptions { child_exe, args: vec!["probe-plugin".into()], deadline: DEFAULT_DEADLINE })
 }
 
 /// The plugins directory of the workspace this command is run in, where there is one.

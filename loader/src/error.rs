@@ -21,6 +21,8 @@ pub enum Step {
     Probe,
     /// Opening the library and creating the engine.
     Open,
+    /// Calling the engine.
+    Call,
 }
 
 impl fmt::Display for Step {
@@ -32,6 +34,7 @@ impl fmt::Display for Step {
             Step::Trust => "trust",
             Step::Probe => "probe",
             Step::Open => "open",
+            Step::Call => "call",
         })
     }
 }
@@ -288,6 +291,50 @@ pub enum Problem {
         /// The interface version of this host.
         expected: String,
         /// The first difference.
+        reason: String,
+    },
+    /// The host lacks what the engine requires of it.
+    #[error("{text}")]
+    HostCapability {
+        /// The contract's words.
+        text: String,
+    },
+    /// The engine failed before and was set aside.
+    #[error(
+        "quarantined since it failed during {operation}: {reason}; `context-engine quarantine why {engine}` says more"
+    )]
+    Quarantined {
+        /// The engine's id.
+        engine: String,
+        /// The member it failed in.
+        operation: String,
+        /// What happened.
+        reason: String,
+    },
+    /// Too many calls of this build never came back.
+    #[error("{lost} calls of it never returned and hold a thread each; restart the host to use it again")]
+    Lost {
+        /// How many.
+        lost: usize,
+    },
+    /// Opening or creating it broke a rule no healthy engine breaks.
+    #[error("{member}: {reason}; report it to the engine's author, or use another build")]
+    Broken {
+        /// What was tried.
+        member: &'static str,
+        /// What happened.
+        reason: String,
+    },
+    /// The engine could not be asked: this host is short of something.
+    #[error("{reason}; try again")]
+    Busy {
+        /// Of what.
+        reason: String,
+    },
+    /// The built-in engine cannot be created.
+    #[error("the built-in engine cannot be created: {reason}; report it")]
+    Legacy {
+        /// What happened.
         reason: String,
     },
     /// The engine's constructor failed.

@@ -43,8 +43,11 @@ pub use catalog::Plugin;
 pub use context_engine_legacy::VERSION as LEGACY_VERSION;
 pub use error::{LoaderError, Problem, Step, on_one_line};
 pub use find::{Origin, PluginDirectory};
-pub use loader::{Creation, LEGACY, Loader, LoaderOptions};
+pub use loader::{Creation, LEGACY, Loader, LoaderOptions, OnFailure};
 pub use manifest::Manifest;
 pub use probe::{ProbeFailure, ProbeOptions, ProbeReport, ProbeStep};
-pub use supervise::{AssembleError, AssembleRequest, Assembled, Call, EngineHandle, PreparedHistory, TurnTaken};
+pub use supervise::{
+    Answer, AssembleError, AssembleRequest, Assembled, Call, CancelToken, CompactRequest, Deadlines, EngineHandle,
+    HostProfile, NoServices, Permit, PreparedHistory, SessionServices, TurnTaken,
+};
 pub use trust::TrustPolicy;

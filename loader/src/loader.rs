@@ -1,20 +1,33 @@
 //! The loader: takes the steps one after the other and hands out engine handles that always answer.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use context_engine_interface::abi::engine::EngineObject;
 use context_engine_interface::{
-    ContextEngine, EngineContext, EngineContextFields, EngineError, EngineHost, RemoteEngine,
+    ContextEngine as _, EngineContext, EngineContextFields, EngineError, EngineHost, ErrorCode, RemoteEngine,
 };
 use context_engine_legacy::LegacyEngine;
 use context_engine_transcript::TokenCounter;
 use serde_json::Value;
 
+use crate::builds::Builds;
+use crate::catalog::Plugin;
+use crate::dylib::signals;
 use crate::error::{LoaderError, Problem, Step};
 use crate::find::PluginDirectory;
 use crate::known::Known;
 use crate::platform::create_private_dir;
-use crate::supervise::{EngineHandle, EngineServices, Supervised};
+use crate::probe::{self, ProbeFailure, ProbeOptions, ProbeReport};
+use crate::quarantine::marks::{self, Marks};
+use crate::quarantine::{self, Fault, Quarantine, QuarantineKey, Subject, Verdict};
+use crate::stage::Digest;
+use crate::supervise::{
+    CancelToken, Deadlines, EngineHandle, EngineServices, EngineThreads, Fate, HostParamPolicy, HostProfile, Lease,
+    Lost, MAX_LOST, NoServices, Opener, Plugged, Refused, Supervised,
+};
 use crate::trust::TrustPolicy;
 
 /// Id of the built-in engine.
@@ -25,10 +38,27 @@ pub const LEGACY: &str = "legacy";
 pub struct LoaderOptions {
     /// Plugins directories, in order of precedence.
     pub directories: Vec<PluginDirectory>,
-    /// A directory of the host's own: staged copies, a folder per engine.
+    /// A directory of the host's own: staged copies, quarantine, crash marks, a folder per engine.
     pub state_dir: PathBuf,
     /// Which plugins may be used.
     pub policy: TrustPolicy,
+    /// How a build is tried in a child process before this process opens it. Without it, what a library does when it is
+    /// opened happens here: nothing can be done about one that ends the process or never returns.
+    pub probe: Option<ProbeOptions>,
+    /// What this host offers engines.
+    pub host: HostProfile,
+    /// What happens when the engine asked for does not answer.
+    pub on_failure: OnFailure,
+}
+
+/// What happens when the engine asked for does not answer (`plugins.contextEnginePolicy`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnFailure {
+    /// `legacy` answers.
+    #[default]
+    Legacy,
+    /// The run stops: for those who prefer no answer to one from another context (report G9).
+    Stop,
 }
 
 /// What an engine is created with.
@@ -42,79 +72,265 @@ pub struct Creation {
     pub workspace_dir: Option<PathBuf>,
     /// What the engine's token counts are made with; the default counter when absent.
     pub counter: Option<TokenCounter>,
+    /// How long the engine may take for each member.
+    pub deadlines: Deadlines,
 }
 
-/// Finds, checks and opens engines.
+/// Finds, checks and opens engines. Clones share what was learned.
 #[derive(Debug, Clone)]
 pub struct Loader {
     pub(crate) options: LoaderOptions,
     /// What earlier scans learned, shared by clones.
     pub(crate) known: Arc<Known>,
+    builds: Builds,
+    quarantine: Quarantine,
+    /// Made when the first plugin is about to be opened.
+    marks: Arc<OnceLock<Marks>>,
+    /// Threads that did not come back, by build.
+    lost: Arc<Mutex<HashMap<Digest, Lost>>>,
 }
 
 impl Loader {
     /// A loader with these options. Touches nothing yet.
     pub fn new(options: LoaderOptions) -> Loader {
-        Loader { options, known: Arc::default() }
+        let builds = Builds::open(&options.state_dir);
+        let quarantine = Quarantine::open(&options.state_dir);
+        Loader { options, known: Arc::default(), builds, quarantine, marks: Arc::default(), lost: Arc::default() }
+    }
+
+    /// What was learned of builds by running them.
+    pub fn builds(&self) -> &Builds {
+        &self.builds
+    }
+
+    /// Which engines are set aside.
+    pub fn quarantine(&self) -> &Quarantine {
+        &self.quarantine
     }
 
     /// The engine with this id, or `legacy` with the reason why it is not that one.
     ///
     /// # Errors
-    /// Only when the built-in engine itself cannot be created.
-    pub fn engine(&self, id: &str, creation: &Creation) -> Result<EngineHandle, EngineError> {
-        let legacy = self.create(LEGACY, creation, LegacyEngine::create)?;
-        let legacy = Supervised::new(Box::new(legacy), LegacyEngine::info());
-        if matches!(id.trim(), "" | "none" | LEGACY) {
-            return Ok(EngineHandle::new(None, legacy, None));
+    /// When the built-in engine itself cannot be created; when this host lacks what the engine requires; when the engine
+    /// cannot be opened and the policy is to stop then.
+    pub fn engine(&self, id: &str, creation: &Creation) -> Result<EngineHandle, LoaderError> {
+        let refuse = |error: EngineError| {
+            let reason = error.to_string();
+            LoaderError::new(&self.options.state_dir, Step::Open, Problem::Legacy { reason })
+        };
+        let legacy = self.creation_of(LEGACY, creation).lend(LegacyEngine::create).map_err(refuse)?;
+        let legacy = Supervised::linked(Arc::new(legacy), LegacyEngine::info());
+        let host = self.options.host.clone();
+        let id = id.trim();
+        if matches!(id, "" | "none" | LEGACY) {
+            return Ok(EngineHandle::legacy(legacy, self.quarantine.clone(), host));
         }
-        match self.open(id.trim(), creation) {
-            Ok(active) => Ok(EngineHandle::new(Some(active), legacy, None)),
-            Err(error) => {
-                tracing::warn!(engine = id, %error, "the engine cannot be used; legacy answers");
-                Ok(EngineHandle::new(None, legacy, Some(error.to_string())))
-            }
-        }
+        let opener: Opener = {
+            let (loader, id, creation) = (self.clone(), id.to_owned(), creation.clone());
+            Box::new(move || loader.open(&id, &creation))
+        };
+        EngineHandle::open(opener, legacy, (self.quarantine.clone(), host, self.options.on_failure))
     }
 
-    fn open(&self, id: &str, creation: &Creation) -> Result<Supervised, LoaderError> {
+    /// Looks through the crash marks earlier processes left. Done before the first plugin is opened, too.
+    pub fn settle_crash_marks(&self) -> Vec<Verdict> {
+        self.quarantine.settle_marks(&self.options.state_dir.join(marks::FOLDER))
+    }
+
+    /// Why this host cannot run the engine, whatever its state: what it requires of hosts.
+    pub fn lacks(&self, plugin: &Plugin) -> Option<String> {
+        self.options.host.lacks(plugin.info(), "agent-run")
+    }
+
+    /// The quarantine that holds the plugin, with this configuration.
+    pub fn held(&self, plugin: &Plugin, config: Option<&Value>) -> Option<Arc<quarantine::Record>> {
+        self.quarantine.holds(&QuarantineKey::of(&plugin.staged.digest, config))
+    }
+
+    /// Tries the plugin out in a child process, unless it passed before with this configuration: then `None`.
+    ///
+    /// # Errors
+    /// [`ProbeFailure`]; nobody is set aside for it. Without [`LoaderOptions::probe`], `NotRun`.
+    pub fn probe(&self, plugin: &Plugin, config: Option<&Value>) -> Result<Option<ProbeReport>, ProbeFailure> {
+        let Some(options) = &self.options.probe else {
+            return Err(ProbeFailure::NotRun { reason: "this host has no program for it".to_owned() });
+        };
+        let (digest, key) = (plugin.staged.digest, QuarantineKey::of(&plugin.staged.digest, config).to_string());
+        if self.builds.probe_passed(digest, &key) {
+            return Ok(None);
+        }
+        let scratch = self.options.state_dir.join("probes");
+        let try_it = || probe::probe(options, &plugin.staged.path, &plugin.inspection.record, config, &scratch);
+        let outcome = match try_it() {
+            // Once more: this machine may have been busy.
+            Err(ProbeFailure::Deadline { .. }) => try_it(),
+            outcome => outcome,
+        };
+        self.builds.record_probe(digest, &key, outcome.is_ok());
+        outcome.map(Some)
+    }
+
+    fn open(&self, id: &str, creation: &Creation) -> Result<Supervised, Refused> {
         let plugin = self.find(id)?;
-        let refuse = |problem| LoaderError::new(&plugin.candidate.path, Step::Open, problem);
-        let module = plugin.open()?;
-        let object = self
-            .create(id, creation, |ctx| module.create()(ctx).into_result())
-            .map_err(|error| refuse(Problem::Create { reason: error.to_string() }))?;
-        tracing::info!(engine = id, path = %plugin.candidate.path.display(), digest = %plugin.staged.digest, "opened");
-        Ok(Supervised::new(Box::new(RemoteEngine::new(object)), plugin.info().clone()))
+        let refuse = |step, problem| LoaderError::new(&plugin.candidate.path, step, problem).about(id);
+        let info = plugin.info().clone();
+        if let Some(text) = self.options.host.lacks(&info, "agent-run") {
+            return Err(refuse(Step::Call, Problem::HostCapability { text }).into());
+        }
+        let marks = self.marks();
+        let digest = plugin.staged.digest;
+        let subject = Subject {
+            engine: id.to_owned(),
+            digest: digest.to_string(),
+            key: QuarantineKey::of(&digest, creation.config.as_ref()),
+            path: plugin.candidate.path.clone(),
+        };
+        let held = |error| Refused { error, held_by: Some(subject.key) };
+        if let Some(record) = self.quarantine.holds(&subject.key) {
+            let (operation, reason) = (record.operation.clone(), record.reason.clone());
+            let problem = Problem::Quarantined { engine: id.to_owned(), operation, reason };
+            return Err(held(refuse(Step::Call, problem)));
+        }
+        let lost = self.lost_of(digest);
+        let lost_now = lost.load(Ordering::Relaxed);
+        if lost_now >= MAX_LOST as isize {
+            return Err(refuse(Step::Call, Problem::Lost { lost: lost_now.unsigned_abs() }).into());
+        }
+        if self.options.probe.is_some()
+            && let Err(failure) = self.probe(&plugin, creation.config.as_ref())
+        {
+            let convicts = failure.convicts();
+            if convicts {
+                self.quarantine.add(&subject, "probe", Fault::Probe, &failure.to_string());
+            }
+            let error = refuse(Step::Probe, failure.into());
+            return Err(if convicts { held(error) } else { error.into() });
+        }
+        let threads = EngineThreads::new(subject.clone(), marks, lost);
+        let engine = self.create(&plugin, creation, &threads).map_err(|failure| match failure {
+            Uncreated::Refused(error) => Refused::from(error),
+            Uncreated::Broken(fault, reason) => {
+                self.quarantine.add(&subject, "create", fault, &reason);
+                held(refuse(Step::Open, Problem::Broken { member: "create", reason }))
+            }
+        })?;
+        tracing::info!(engine = id, path = %plugin.candidate.path.display(), digest = subject.digest, "opened");
+        let builds = self.builds.clone();
+        let policy = HostParamPolicy::new(info.accepted_host_params.clone()).knowing(
+            self.builds.refused_host_params(digest),
+            Box::new(move |key| builds.refuse_host_param(digest, key)),
+        );
+        let plugged = Plugged { subject, threads, deadlines: creation.deadlines.clone() };
+        Ok(Supervised::loaded(Arc::new(RemoteEngine::new(engine)), info, policy, plugged))
     }
 
-    fn create<E>(
-        &self,
-        id: &str,
-        creation: &Creation,
-        create: impl FnOnce(EngineContext<'_>) -> Result<E, EngineError>,
-    ) -> Result<E, EngineError> {
+    /// The marks of this process. Before the first, what earlier processes left is looked through: who died in an engine
+    /// must be known before that engine is opened again.
+    fn marks(&self) -> Marks {
+        let first = || {
+            self.settle_crash_marks();
+            Marks::open(&self.options.state_dir)
+        };
+        self.marks.get_or_init(first).clone()
+    }
+
+    /// Opens the plugin's library and creates an instance, both on a thread of the engine's own: constructors and `create`
+    /// are its code.
+    fn create(&self, plugin: &Plugin, creation: &Creation, threads: &EngineThreads) -> Result<EngineObject, Uncreated> {
+        let cancel = CancelToken::new();
+        let limit = creation.deadlines.of("create");
+        let lease = Arc::new(Lease::new(Arc::new(NoServices), cancel.clone(), Some(limit)));
+        let owned = self.creation_of(&plugin.info().id, creation);
+        let (path, id) = (plugin.candidate.path.clone(), plugin.info().id.clone());
+        let refuse = move |problem| Uncreated::Refused(LoaderError::new(&path, Step::Open, problem).about(&id));
+        owned.make_state_dir().map_err(|reason| refuse(Problem::Create { reason }))?;
+        let work = {
+            let (plugin, refuse) = (plugin.clone(), refuse.clone());
+            move || {
+                let before = signals::snapshot();
+                let created = plugin.open().map_err(|error| Uncreated::Refused(error.about(&plugin.info().id)));
+                let created = created.and_then(|module| {
+                    owned.lend(|ctx| module.create()(ctx).into_result()).map_err(|error| match error.code {
+                        ErrorCode::PANICKED => Uncreated::Broken(Fault::Panic, error.to_string()),
+                        // A wrong configuration, a service that is not there: what a person mends without a new build.
+                        _ => refuse(Problem::Create { reason: error.to_string() }),
+                    })
+                });
+                give_handlers_back(&before, &plugin.info().id);
+                created
+            }
+        };
+        match threads.run("create", limit, (&lease, &cancel), work) {
+            Fate::Answered(created) => created,
+            Fate::TimedOut | Fate::Cancelled => {
+                let reason = format!("it did not return within {} ms", limit.as_millis());
+                Err(Uncreated::Broken(Fault::Timeout, reason))
+            }
+            Fate::NotBegun(reason) => Err(refuse(Problem::Busy { reason })),
+        }
+    }
+
+    fn lost_of(&self, digest: Digest) -> Lost {
+        Arc::clone(self.lost.lock().unwrap_or_else(PoisonError::into_inner).entry(digest).or_default())
+    }
+
+    fn creation_of(&self, id: &str, creation: &Creation) -> OwnedCreation {
         // The built-in engine keeps nothing and must answer where nothing can be written.
         let state_dir = if id == LEGACY { PathBuf::new() } else { self.options.state_dir.join("engines").join(id) };
-        if id != LEGACY {
-            create_private_dir(&state_dir)
-                .map_err(|error| EngineError::failed(format!("making {}: {error}", state_dir.display())))?;
-        }
         let counter = creation.counter.unwrap_or_else(|| TokenCounter::for_model(None));
-        let host = EngineHost::new(Arc::new(EngineServices::new(id, counter)));
-        let config = creation.config.as_ref().map_or_else(String::new, Value::to_string);
+        OwnedCreation {
+            config: creation.config.as_ref().map_or_else(String::new, Value::to_string),
+            state_dir,
+            agent_dir: creation.agent_dir.clone(),
+            workspace_dir: creation.workspace_dir.clone(),
+            host: EngineHost::new(Arc::new(EngineServices::new(id, counter))),
+        }
+    }
+}
+
+/// Why there is no instance.
+enum Uncreated {
+    Refused(LoaderError),
+    /// It broke a rule no healthy engine breaks.
+    Broken(Fault, String),
+}
+
+/// What an engine is created with, owned by the job that creates it.
+struct OwnedCreation {
+    config: String,
+    state_dir: PathBuf,
+    agent_dir: Option<PathBuf>,
+    workspace_dir: Option<PathBuf>,
+    host: EngineHost,
+}
+
+impl OwnedCreation {
+    fn make_state_dir(&self) -> Result<(), String> {
+        create_private_dir(&self.state_dir).map_err(|error| format!("making {}: {error}", self.state_dir.display()))
+    }
+
+    fn lend<E>(&self, create: impl FnOnce(EngineContext<'_>) -> Result<E, EngineError>) -> Result<E, EngineError> {
         let (state_dir, agent_dir, workspace_dir) = (
-            state_dir.to_string_lossy(),
-            creation.agent_dir.as_deref().map(Path::to_string_lossy),
-            creation.workspace_dir.as_deref().map(Path::to_string_lossy),
+            self.state_dir.to_string_lossy(),
+            self.agent_dir.as_deref().map(Path::to_string_lossy),
+            self.workspace_dir.as_deref().map(Path::to_string_lossy),
         );
         let fields = EngineContextFields {
-            config_json: config.as_str().into(),
+            config_json: self.config.as_str().into(),
             state_dir: state_dir.as_ref().into(),
             agent_dir: agent_dir.as_deref().map(Into::into).into(),
             workspace_dir: workspace_dir.as_deref().map(Into::into).into(),
-            host: &host,
+            host: &self.host,
         };
         fields.lend(create)
+    }
+}
+
+/// Signal handlers are the process's: whatever a plugin changed while it was opened and created is put back, and said.
+fn give_handlers_back(before: &signals::Handlers, engine: &str) {
+    let changed: Vec<String> = signals::restore(before).into_iter().map(signals::signal_name).collect();
+    if !changed.is_empty() {
+        let signals = changed.join(", ");
+        tracing::warn!(engine, signals, "the engine changed how this process handles signals; the host put it back");
     }
 }

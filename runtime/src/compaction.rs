@@ -5,11 +5,16 @@
 
 use context_engine_interface::{CompactResult, EngineError};
 use context_engine_legacy::compaction::{CompactionOptions, CompactionOutcome, compact};
+use context_engine_loader::Permit;
 
 use crate::model_call::LiveSession;
 
 /// Compacts the session to what messages may cost in a prompt.
-pub(crate) fn compact_session(session: &LiveSession<'_>, usable_budget: u64) -> Result<CompactResult, EngineError> {
+pub(crate) fn compact_session(
+    session: &LiveSession,
+    permit: Permit<'_>,
+    usable_budget: u64,
+) -> Result<CompactResult, EngineError> {
     let history = session.prepared();
     let index = history.views().index();
     let options = CompactionOptions {
@@ -20,9 +25,8 @@ pub(crate) fn compact_session(session: &LiveSession<'_>, usable_budget: u64) -> 
     };
     let outcome = compact(index.messages(), &options, &|text| session.counter.text(text));
     if let CompactionOutcome::Compacted { summary, first_kept_entry_id, tokens_before, .. } = &outcome {
-        session
-            .scratch()
-            .compact(summary, first_kept_entry_id, *tokens_before, &session.counter)
+        permit
+            .commit(|| session.scratch().compact(summary, first_kept_entry_id, *tokens_before, &session.counter))?
             .map_err(|reason| EngineError::failed(format!("the compaction cannot be written: {reason}")))?;
     }
     Ok(outcome.into())

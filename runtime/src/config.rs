@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use context_engine_loader::TrustPolicy;
 use context_engine_loader::find::read_text;
+use context_engine_loader::{Deadlines, OnFailure, TrustPolicy};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -28,7 +29,7 @@ pub struct Config {
 
 /// `plugins`
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 pub struct Plugins {
     /// `false`: no plugin is used, `legacy` answers.
     pub enabled: Option<bool>,
@@ -38,10 +39,23 @@ pub struct Plugins {
     pub deny: Vec<String>,
     /// Which engine is used.
     pub slots: Slots,
+    /// What happens when it does not answer.
+    pub context_engine_policy: Policy,
     /// Where else to look.
     pub load: Load,
     /// Per engine id.
     pub entries: BTreeMap<String, PluginEntry>,
+}
+
+/// `plugins.contextEnginePolicy`
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Policy {
+    /// `legacy` answers.
+    #[default]
+    Fallback,
+    /// The run stops.
+    Strict,
 }
 
 /// `plugins.slots`
@@ -62,7 +76,7 @@ pub struct Load {
 
 /// `plugins.entries.<id>`
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 pub struct PluginEntry {
     /// `false`: not used.
     pub enabled: Option<bool>,
@@ -70,6 +84,8 @@ pub struct PluginEntry {
     pub pin: Option<String>,
     /// What the engine is created with.
     pub config: Option<Value>,
+    /// How long it may take, by member, in milliseconds.
+    pub timeouts_ms: BTreeMap<String, u64>,
 }
 
 /// `agents`
@@ -94,6 +110,8 @@ pub struct AgentDefaults {
 pub struct Compaction {
     /// How many tokens of recent history a compaction keeps; 20,000 when absent, never more than half the budget.
     pub keep_recent_tokens: Option<u64>,
+    /// How long an engine's `compact` may take.
+    pub timeout_seconds: Option<u64>,
 }
 
 impl Config {
@@ -111,7 +129,34 @@ impl Config {
         if text.trim().is_empty() {
             return Ok(Config::default());
         }
-        json5::from_str(&text).map_err(|error| refuse("reading the configuration", error.to_string()))
+        let config: Config =
+            json5::from_str(&text).map_err(|error| refuse("reading the configuration", error.to_string()))?;
+        for id in config.plugins.entries.keys() {
+            let wrong = |reason: String| {
+                refuse("reading the configuration", format!("plugins.entries.{id}.timeoutsMs: {reason}"))
+            };
+            config.deadlines(id).map_err(wrong)?;
+        }
+        Ok(config)
+    }
+
+    /// How long the engine `id` may take.
+    ///
+    /// # Errors
+    /// The name under `timeoutsMs` that is no member.
+    pub fn deadlines(&self, id: &str) -> Result<Deadlines, String> {
+        let compact = self.agents.defaults.compaction.timeout_seconds.map(Duration::from_secs);
+        let own = self.plugins.entries.get(id).map(|entry| &entry.timeouts_ms);
+        let own = own.into_iter().flatten().map(|(member, ms)| (member.clone(), Duration::from_millis(*ms)));
+        Deadlines::with(compact.map(|limit| ("compact".to_owned(), limit)).into_iter().chain(own))
+    }
+
+    /// What happens when the engine asked for does not answer.
+    pub fn on_failure(&self) -> OnFailure {
+        match self.plugins.context_engine_policy {
+            Policy::Fallback => OnFailure::Legacy,
+            Policy::Strict => OnFailure::Stop,
+        }
     }
 
     /// Which plugins may be used.
@@ -131,6 +176,8 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
+    use context_engine_loader::supervise::DEFAULT_DEADLINES;
+
     use super::*;
 
     fn config(text: &str) -> Config {
@@ -162,6 +209,27 @@ mod tests {
     fn the_template_changes_nothing() {
         let template = config(include_str!("../../cli/config.template.json5"));
         assert_eq!(template.trust_policy(), TrustPolicy::default());
+        let deadlines = template.deadlines("any").expect("members");
+        for (member, default) in DEFAULT_DEADLINES {
+            assert_eq!(deadlines.of(member), default, "{member}");
+        }
+        assert_eq!(template.on_failure(), OnFailure::Legacy);
+    }
+
+    #[test]
+    fn timeouts_are_read_per_engine_and_the_entry_wins() {
+        let config = config(
+            "{plugins: {entries: {a: {timeoutsMs: {assemble: 200, compact: 5}}}}, agents: {defaults: {compaction: {timeoutSeconds: 7}}}}",
+        );
+        let (a, b) = (config.deadlines("a").expect("members"), config.deadlines("b").expect("members"));
+        assert_eq!([a.of("assemble"), a.of("compact")], [Duration::from_millis(200), Duration::from_millis(5)]);
+        assert_eq!([b.of("assemble"), b.of("compact")], [Duration::from_secs(10), Duration::from_secs(7)]);
+    }
+
+    #[test]
+    fn a_policy_nobody_knows_is_refused() {
+        assert_eq!(config("{plugins: {contextEnginePolicy: 'strict'}}").on_failure(), OnFailure::Stop);
+        assert!(json5::from_str::<Config>("{plugins: {contextEnginePolicy: 'stirct'}}").is_err());
     }
 
     #[test]
@@ -177,6 +245,10 @@ mod tests {
         let error = Config::read(&file).expect_err("refused").to_string();
         std::fs::remove_file(&file).expect("removed");
         assert!(error.contains("line 1"), "{error}");
+        std::fs::write(&file, "{ plugins: { entries: { a: { timeoutsMs: { asemble: 7 } } } } }").expect("a file");
+        let error = Config::read(&file).expect_err("refused").to_string();
+        std::fs::remove_file(&file).expect("removed");
+        assert!(error.contains("plugins.entries.a.timeoutsMs: \"asemble\" is no member with a timeout"), "{error}");
         assert_eq!(Config::read(&file).expect("defaults"), Config::default());
     }
 }

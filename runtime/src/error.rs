@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use context_engine_interface::EngineError;
 use context_engine_loader::AssembleError;
 
 /// Why a run stopped, or could not start.
@@ -43,9 +42,6 @@ pub enum RuntimeError {
         /// What kept it.
         source: AssembleError,
     },
-    /// The built-in engine cannot be created.
-    #[error("the built-in engine cannot be created: {0}")]
-    Legacy(EngineError),
     /// Turns that are not in the session.
     #[error("turns {asked} were asked for; the session has {found} turns")]
     Turns {

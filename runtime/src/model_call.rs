@@ -2,10 +2,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use context_engine_interface::{CallServices, CompactResult, EngineError};
+use context_engine_interface::{CompactResult, EngineError};
 use context_engine_legacy::pipeline::{self, BOOTSTRAP, PipelineOptions};
 use context_engine_loader::supervise::SYSTEM_PROMPT_SEPARATOR;
-use context_engine_loader::{AssembleError, AssembleRequest, Assembled, Call, EngineHandle, PreparedHistory};
+use context_engine_loader::{
+    AssembleError, AssembleRequest, Assembled, Call, CancelToken, CompactRequest, EngineHandle, Permit,
+    PreparedHistory, SessionServices,
+};
 use context_engine_transcript::{Message, TokenCounter};
 use serde_json::{Map, Value, json};
 
@@ -36,13 +39,13 @@ impl Prompt {
     }
 }
 
-/// A session in the middle of a run.
-pub(crate) struct LiveSession<'a> {
-    pub(crate) id: &'a str,
-    pub(crate) file: &'a str,
-    pub(crate) system: Option<&'a str>,
+/// A session in the middle of a run. Shared with the calls that are made about it: one that never returns keeps it.
+pub(crate) struct LiveSession {
+    pub(crate) id: Arc<str>,
+    pub(crate) file: Arc<str>,
+    pub(crate) system: Option<String>,
     pub(crate) system_tokens: u64,
-    pub(crate) model: Option<&'a str>,
+    pub(crate) model: Option<Arc<str>>,
     pub(crate) budget: u64,
     pub(crate) keep_recent: u64,
     pub(crate) counter: TokenCounter,
@@ -50,14 +53,14 @@ pub(crate) struct LiveSession<'a> {
     pub(crate) settled: Mutex<SettledHistory>,
 }
 
-impl LiveSession<'_> {
+impl LiveSession {
     /// What messages and addition may cost.
     fn message_budget(&self) -> u64 {
         self.budget.saturating_sub(self.system_tokens)
     }
 
     pub(crate) fn append(&self, message: &Arc<Message>) {
-        self.scratch().append(Arc::clone(message), self.model, &self.counter);
+        self.scratch().append(Arc::clone(message), self.model.as_deref(), &self.counter);
     }
 
     pub(crate) fn compactions(&self) -> usize {
@@ -70,19 +73,25 @@ impl LiveSession<'_> {
 
     /// The history as engines get it.
     pub(crate) fn prepared(&self) -> PreparedHistory {
-        let options = PipelineOptions { model: self.model.map(str::to_owned), ..PipelineOptions::default() };
+        let options = PipelineOptions { model: self.model.as_deref().map(str::to_owned), ..PipelineOptions::default() };
         let mut settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
         settled.prepare(&self.scratch(), &options, &self.counter)
     }
 
     /// What the pipeline makes of one turn's messages.
     pub(crate) fn prepare_turn(&self, turn: &[Arc<Message>]) -> PreparedHistory {
-        let options = PipelineOptions { model: self.model.map(str::to_owned), ..PipelineOptions::default() };
+        let options = PipelineOptions { model: self.model.as_deref().map(str::to_owned), ..PipelineOptions::default() };
         PreparedHistory::new(pipeline::run(turn.to_vec(), &options).0, &self.counter)
     }
 
-    pub(crate) fn call<'c>(&'c self, host_params: &'c Map<String, Value>) -> Call<'c> {
-        Call { session_id: self.id, session_file: self.file, host_params, services: self }
+    pub(crate) fn call(self: &Arc<Self>, host_params: &Arc<Map<String, Value>>) -> Call {
+        Call {
+            session_id: Arc::clone(&self.id),
+            session_file: Arc::clone(&self.file),
+            host_params: Arc::clone(host_params),
+            services: Arc::clone(self) as Arc<dyn SessionServices>,
+            cancel: CancelToken::new(),
+        }
     }
 
     /// Makes the prompt of one model call.
@@ -90,30 +99,31 @@ impl LiveSession<'_> {
     /// Compacts at most once (contract §2.4: no loop without progress), and only when the engine asked for serves: what
     /// `legacy` answers in place of a failed engine is fitted, not written.
     pub(crate) fn prompt(
-        &self,
+        self: &Arc<Self>,
         handle: &EngineHandle,
-        host_params: &Map<String, Value>,
+        host_params: &Arc<Map<String, Value>>,
     ) -> Result<Prompt, AssembleError> {
         let mut compacted = false;
         loop {
             let history = self.prepared();
             let history = if history.is_empty() { self.opening() } else { history };
+            let tokens = history.tokens();
             let request = AssembleRequest {
-                history: &history,
+                history: Arc::new(history),
                 budget: self.message_budget(),
-                counter: &self.counter,
-                model: self.model,
-                available_tools: &[],
+                counter: self.counter,
+                model: self.model.clone(),
+                available_tools: Arc::default(),
             };
-            let assembled = handle.assemble(self.call(host_params), request)?;
-            let too_much = assembled.may_overflow && history.tokens() > self.message_budget();
+            let assembled = handle.assemble(&self.call(host_params), &request)?;
+            let too_much = assembled.may_overflow && tokens > self.message_budget();
             if too_much && !compacted && assembled.served_by == handle.info().id {
-                compacted = self.compact(handle, host_params, history.tokens());
+                compacted = self.compact(handle, host_params, tokens);
                 if compacted {
                     continue;
                 }
             }
-            let system = match (&assembled.system_prompt_addition, self.system) {
+            let system = match (&assembled.system_prompt_addition, self.system.as_deref()) {
                 (Some(addition), Some(system)) => Some(format!("{addition}{SYSTEM_PROMPT_SEPARATOR}{system}")),
                 (Some(addition), None) => Some(addition.clone()),
                 (None, system) => system.map(str::to_owned),
@@ -135,11 +145,13 @@ impl LiveSession<'_> {
     }
 
     /// Whether the session got shorter.
-    fn compact(&self, handle: &EngineHandle, host_params: &Map<String, Value>, tokens: u64) -> bool {
-        match handle.compact(self.call(host_params), self.message_budget(), tokens) {
-            Ok(result) if result.compacted => true,
-            Ok(result) => {
-                tracing::info!(reason = result.reason.as_deref().unwrap_or("none given"), "not compacted");
+    fn compact(self: &Arc<Self>, handle: &EngineHandle, host_params: &Arc<Map<String, Value>>, tokens: u64) -> bool {
+        let request =
+            CompactRequest { token_budget: self.message_budget(), current_tokens: tokens, force: true, manual: false };
+        match handle.compact(&self.call(host_params), request) {
+            Ok(answer) if answer.value.compacted => true,
+            Ok(answer) => {
+                tracing::info!(reason = answer.value.reason.as_deref().unwrap_or("none given"), "not compacted");
                 false
             }
             Err(error) => {
@@ -150,12 +162,12 @@ impl LiveSession<'_> {
     }
 }
 
-impl CallServices for LiveSession<'_> {
-    fn delegate_compaction(&self, request_json: &str) -> Result<CompactResult, EngineError> {
+impl SessionServices for LiveSession {
+    fn delegate_compaction(&self, permit: Permit<'_>, request_json: &str) -> Result<CompactResult, EngineError> {
         let request: Value = serde_json::from_str(request_json)
             .map_err(|error| EngineError::failed(format!("delegate_compaction: no JSON request: {error}")))?;
         let budget = request.get("tokenBudget").and_then(Value::as_u64).unwrap_or_else(|| self.message_budget());
-        compact_session(self, budget.min(self.message_budget()))
+        compact_session(self, permit, budget.min(self.message_budget()))
     }
 
     fn read_transcript(&self, after: Option<&str>, limit: u32) -> Result<String, EngineError> {

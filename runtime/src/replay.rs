@@ -202,18 +202,19 @@ impl<'a> Replay<'a> {
     ) -> Result<ReplaySummary, E> {
         let started = Instant::now();
         let system = self.session.system.as_deref();
-        let live = LiveSession {
-            id: &self.session.id,
-            file: &self.session.id,
-            system,
+        let id: Arc<str> = self.session.id.as_str().into();
+        let live = Arc::new(LiveSession {
+            file: Arc::clone(&id),
+            id,
+            system: system.map(str::to_owned),
             system_tokens: system.map_or(0, |system| self.counter.text(system)),
-            model: self.session.model.as_deref(),
+            model: self.session.model.as_deref().map(Arc::from),
             budget: self.options.budget,
             keep_recent: self.options.keep_recent.unwrap_or(KEEP_RECENT_TOKENS),
             counter: self.counter,
             scratch: Mutex::default(),
             settled: Mutex::default(),
-        };
+        });
         let mut reports: Vec<CallReport> = Vec::new();
         let (mut tokens, mut call, mut turn, mut turns) = (0, 0, 0, 0);
         let mut turn_starts_at = 0;
@@ -228,8 +229,8 @@ impl<'a> Replay<'a> {
             }
             if self.plays(turn) && !bootstrapped {
                 bootstrapped = true;
-                if at > 0 && engine.bootstrap(live.call(&host_params)).is_some() {
-                    engine.maintain(live.call(&host_params));
+                if at > 0 && engine.bootstrap(&live.call(&host_params)).value.is_some() {
+                    engine.maintain(&live.call(&host_params));
                 }
             }
             if message.role == Role::ASSISTANT && self.plays(turn) {
@@ -264,7 +265,7 @@ impl<'a> Replay<'a> {
         &self,
         engine: &EngineHandle,
         asked_for: &str,
-        live: &LiveSession<'_>,
+        live: &Arc<LiveSession>,
         turn: usize,
         messages: Range<usize>,
     ) {
@@ -275,18 +276,19 @@ impl<'a> Replay<'a> {
             return;
         }
         let host_params = self.host_params(live, asked_for, None);
-        let turn = live.prepare_turn(messages);
-        let taken = engine.take_turn(live.call(&host_params), &turn, || live.prepared(), live.budget);
-        if matches!(taken, TurnTaken::By(_)) {
-            engine.maintain(live.call(&host_params));
+        let turn = Arc::new(live.prepare_turn(messages));
+        let whole = || Arc::new(live.prepared());
+        let taken = engine.take_turn(&live.call(&host_params), &turn, whole, live.budget);
+        if matches!(taken.value, TurnTaken::By(_)) {
+            engine.maintain(&live.call(&host_params));
         }
     }
 
-    fn host_params(&self, live: &LiveSession<'_>, asked_for: &str, prompt: Option<String>) -> Map<String, Value> {
+    fn host_params(&self, live: &LiveSession, asked_for: &str, prompt: Option<String>) -> Arc<Map<String, Value>> {
         let mut settings = RuntimeSettings::new();
         settings.runtime.host = "context-engine".into();
         settings.runtime.mode = "normal".into();
-        settings.model.resolved = live.model.map(str::to_owned);
+        settings.model.resolved = live.model.as_deref().map(str::to_owned);
         settings.context_engine_selection.selected_id = Some(asked_for.to_owned());
         settings.context_engine_selection.source =
             if asked_for == context_engine_loader::LEGACY { "default" } else { "configured" }.into();
@@ -300,7 +302,7 @@ impl<'a> Replay<'a> {
         }
         // A struct of strings and numbers always has a JSON form.
         params.insert("runtimeSettings".into(), serde_json::to_value(settings).unwrap_or_default());
-        params
+        Arc::new(params)
     }
 }
 

@@ -49,7 +49,7 @@ impl Changed {
         ] {
             files.insert(to.into(), read(&workspace().join(from)));
         }
-        files.extend(files_of(&workspace().join("loader/src/dylib"), "users/host/src/dylib"));
+        files.insert("users/host/src/dylib.rs".into(), read(&workspace().join("loader/src/dylib/library.rs")));
         write(&root, &files);
         let (manifest, lock) = (root.join("users/Cargo.toml"), root.join("users/Cargo.lock"));
         // The project's own choice of versions; without it the newest there are would be fetched.

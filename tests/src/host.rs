@@ -98,7 +98,16 @@ impl TestHost {
 
     /// A loader of this home with this policy.
     pub fn loader_with(&self, directories: Vec<PluginDirectory>, policy: TrustPolicy) -> Loader {
-        Loader::new(LoaderOptions { directories, state_dir: self.root().join("state"), policy })
+        Loader::new(LoaderOptions { directories, policy, ..self.options() })
+    }
+
+    /// The options of [`TestHost::loader`].
+    pub fn options(&self) -> LoaderOptions {
+        LoaderOptions {
+            directories: vec![self.plugins().into()],
+            state_dir: self.root().join("state"),
+            ..LoaderOptions::default()
+        }
     }
 
     /// The engine `id`, created with `config`.

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use context_engine_interface::{CallServices, CompactResult, EngineError};
 use context_engine_loader::supervise::AssembleRequest;
-use context_engine_loader::{AssembleError, Assembled, Call, EngineHandle, PreparedHistory};
+use context_engine_loader::{
+    Answer, AssembleError, Assembled, Call, CancelToken, CompactRequest, EngineHandle, Permit, PreparedHistory,
+    SessionServices, TurnTaken,
+};
 use context_engine_transcript::{Message, TokenCounter};
 use serde_json::{Map, Value, json};
 
@@ -63,6 +66,28 @@ impl CallServices for Services {
     }
 }
 
+impl SessionServices for Services {
+    fn complete(&self, _: Permit<'_>, request_json: &str) -> Result<String, EngineError> {
+        CallServices::complete(self, request_json)
+    }
+
+    fn rewrite_transcript(&self, _: Permit<'_>, request_json: &str) -> Result<String, EngineError> {
+        CallServices::rewrite_transcript(self, request_json)
+    }
+
+    fn delegate_compaction(&self, _: Permit<'_>, request_json: &str) -> Result<CompactResult, EngineError> {
+        CallServices::delegate_compaction(self, request_json)
+    }
+
+    fn read_transcript(&self, after: Option<&str>, limit: u32) -> Result<String, EngineError> {
+        CallServices::read_transcript(self, after, limit)
+    }
+
+    fn memory_prompt_section(&self, request_json: &str) -> Result<Option<String>, EngineError> {
+        CallServices::memory_prompt_section(self, request_json)
+    }
+}
+
 /// Messages from lines such as `user: hello`, with the ids `e1`, `e2`, …
 pub fn messages(lines: &[&str]) -> Vec<Arc<Message>> {
     let message = |(number, line): (usize, &&str)| {
@@ -91,8 +116,19 @@ pub fn host_params() -> Map<String, Value> {
 }
 
 /// A call about session `s1`.
-pub fn call<'a>(services: &'a Services, host_params: &'a Map<String, Value>) -> Call<'a> {
-    Call { session_id: "s1", session_file: "s1.jsonl", host_params, services }
+pub fn call(services: Services, host_params: Map<String, Value>) -> Call {
+    Call {
+        session_id: "s1".into(),
+        session_file: "s1.jsonl".into(),
+        host_params: Arc::new(host_params),
+        services: Arc::new(services),
+        cancel: CancelToken::new(),
+    }
+}
+
+/// A call as the runtime makes it, with services that answer.
+pub fn plain_call() -> Call {
+    call(Services::default(), host_params())
 }
 
 /// One prompt of `history` within `budget`.
@@ -100,11 +136,41 @@ pub fn call<'a>(services: &'a Services, host_params: &'a Map<String, Value>) -> 
 /// # Errors
 /// As [`EngineHandle::assemble`].
 pub fn assemble(handle: &EngineHandle, history: &PreparedHistory, budget: u64) -> Result<Assembled, AssembleError> {
-    let counter = TokenCounter::for_model(None);
-    let tools = ["read".to_owned(), "exec".to_owned()];
-    let request =
-        AssembleRequest { history, budget, counter: &counter, model: Some("gpt-4o"), available_tools: &tools };
-    handle.assemble(call(&Services::default(), &host_params()), request)
+    assemble_in(&plain_call(), handle, history, budget)
+}
+
+/// One prompt, in this call.
+///
+/// # Errors
+/// As [`EngineHandle::assemble`].
+pub fn assemble_in(
+    call: &Call,
+    handle: &EngineHandle,
+    history: &PreparedHistory,
+    budget: u64,
+) -> Result<Assembled, AssembleError> {
+    let request = AssembleRequest {
+        history: Arc::new(history.clone()),
+        budget,
+        counter: TokenCounter::for_model(None),
+        model: Some("gpt-4o".into()),
+        available_tools: ["read".to_owned(), "exec".to_owned()].into(),
+    };
+    handle.assemble(call, &request)
+}
+
+/// A compaction from 90 tokens to [`BUDGET`].
+///
+/// # Errors
+/// As [`EngineHandle::compact`].
+pub fn compact(handle: &EngineHandle, call: &Call) -> Result<CompactResult, EngineError> {
+    let request = CompactRequest { token_budget: BUDGET, current_tokens: 90, force: true, manual: false };
+    handle.compact(call, request).map(|answer| answer.value)
+}
+
+/// A turn of `turn`, in the history [`three_turns`] gives.
+pub fn take_turn(handle: &EngineHandle, call: &Call, turn: PreparedHistory) -> Answer<TurnTaken> {
+    handle.take_turn(call, &Arc::new(turn), || Arc::new(three_turns()), BUDGET)
 }
 
 /// The texts of a prompt of [`three_turns`], message by message, with who answered: `alpha | hello + one | uno …`. A `+`

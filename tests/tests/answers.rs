@@ -9,7 +9,7 @@ use context_engine_loader::Assembled;
 use context_engine_tests::build::{example, library_name, workspace};
 use context_engine_tests::host::{Ran, TestHost};
 use context_engine_tests::prompts::check_prompt;
-use context_engine_tests::session::{BUDGET, Services, answer, assemble, call, host_params, three_turns};
+use context_engine_tests::session::{BUDGET, Services, answer, assemble, call, compact, plain_call, three_turns};
 use serde_json::{Map, Value, json};
 
 /// The prompt the host makes of the plan called `plan`.
@@ -117,7 +117,7 @@ fn codes_that_only_the_guard_may_mint_arrive_as_failed() {
     let arrives = |code: ErrorCode| {
         let host = TestHost::with(&["errs"]);
         let handle = host.engine("errs", json!({ "code": code.0 }));
-        let compacted = handle.compact(call(&Services::default(), &host_params()), BUDGET, 90);
+        let compacted = compact(&handle, &plain_call());
         assert_eq!(host.journal("errs").len(), 1);
         compacted.expect_err("the engine's error").code
     };
@@ -143,7 +143,7 @@ fn a_host_param_an_older_engine_refuses_is_left_out_and_its_code_runs_once() {
 fn a_refused_host_param_is_left_out_of_every_other_member_too() {
     let host = TestHost::with(&["strict"]);
     let handle = host.engine("strict", Value::Null);
-    handle.compact(call(&Services::default(), &host_params()), BUDGET, 90).expect("compacted");
+    compact(&handle, &plain_call()).expect("compacted");
     assert!(answer(&handle).starts_with("strict"));
     let members: Vec<String> = host.journal("strict").into_iter().map(|(member, _)| member).collect();
     assert_eq!(members, ["compact", "assemble"]);
@@ -157,28 +157,39 @@ fn two_refused_host_params_cost_one_refusal_each_and_no_side_effect_happens_twic
     for _ in 0..2 {
         assert!(answer(&handle).starts_with("strict-two | strict-two answers"));
     }
-    handle.compact(call(&Services::default(), &host_params()), BUDGET, 90).expect("compacted");
+    compact(&handle, &plain_call()).expect("compacted");
     let known = || json!({ "sessionKey": "agent:main:x" });
     let each = ["assemble", "assemble", "compact"].map(|member| (member.to_owned(), known()));
     assert_eq!(host.journal("strict-two"), each);
 
+    // Another process, the same build: it is known what it refuses.
     let ran = replay_demo(&host, "strict-two");
-    assert_eq!(refusals(&ran), ["prompt", "runtimeSettings"], "{}", ran.err);
+    assert_eq!(refusals(&ran), Vec::<&str>::new(), "{}", ran.err);
+    let said = host.run(["doctor"]).out;
+    assert!(said.contains("called without prompt, runtimeSettings, which this build refuses"), "{said}");
 }
 
 #[test]
 fn an_engine_from_before_runtime_settings_serves_every_call() {
     let host = TestHost::new();
     std::fs::copy(example("strict-v0"), host.plugins().join(library_name("strict-v0"))).expect("copied");
-    assert_eq!(answer(&host.engine("strict-v0", Value::Null)), "strict-v0 | one | uno | two | dos | three");
     let ran = replay_demo(&host, "strict-v0");
     assert_eq!(refusals(&ran), ["runtimeSettings"], "{}", ran.err);
+    assert_eq!(answer(&host.engine("strict-v0", Value::Null)), "strict-v0 | one | uno | two | dos | three");
 }
 
 /// Replays the demo session, saying what is done.
 fn replay_demo(host: &TestHost, engine: &str) -> Ran {
     let session = workspace().join("cli/demo/session.jsonl");
-    let ran = host.run(["replay".as_ref(), session.as_os_str(), "--engine".as_ref(), engine.as_ref(), "-v".as_ref()]);
+    let budget = "--budget=200k";
+    let ran = host.run([
+        "replay".as_ref(),
+        session.as_os_str(),
+        "--engine".as_ref(),
+        engine.as_ref(),
+        budget.as_ref(),
+        "-v".as_ref(),
+    ]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     ran
 }
@@ -194,7 +205,7 @@ fn a_host_param_nobody_owns_is_no_reason_to_ask_again() {
     let host = TestHost::with(&["strict"]);
     let handle = host.engine("strict", Value::Null);
     let params: Map<String, Value> = [("houseRules".to_owned(), json!(1))].into_iter().collect();
-    let refused = handle.compact(call(&Services::default(), &params), BUDGET, 90).expect_err("refused");
+    let refused = compact(&handle, &call(Services::default(), params)).expect_err("refused");
     assert_eq!(refused.code, ErrorCode::UNKNOWN_HOST_PARAM);
     assert_eq!(refused.message, "unknown host param `houseRules`; this engine knows sessionKey, prompt");
     assert_eq!(host.journal("strict"), []);

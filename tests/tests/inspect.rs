@@ -27,8 +27,8 @@ fn inspect_list_and_doctor_run_no_constructor() {
         &["plugins", "inspect", library, "--json"],
         &["plugins", "list"],
         &["plugins", "list", "--json"],
-        &["doctor"],
-        &["doctor", "--json"],
+        &["doctor", "--no-probe"],
+        &["doctor", "--no-probe", "--json"],
     ] {
         assert!(!constructor_ran(&host, args, 0), "{args:?} opened the library");
     }
@@ -37,6 +37,15 @@ fn inspect_list_and_doctor_run_no_constructor() {
     assert!(!constructor_ran(&host, &["replay", session, "--engine", "legacy", "--turns", "1"], 0));
     assert!(!constructor_ran(&host, &["replay", session, "--engine", "constructr", "--turns", "1"], 2));
     assert!(constructor_ran(&host, &["replay", session, "--turns", "1"], 0), "the witness must be able to speak");
+}
+
+#[test]
+fn a_plugin_that_is_not_trusted_runs_no_constructor_in_any_process() {
+    let host = TestHost::with(&["constructor"]);
+    std::fs::write(host.root().join("config.json5"), "{plugins: {deny: ['constructor']}}").expect("written");
+    assert!(!constructor_ran(&host, &["doctor"], 0));
+    std::fs::write(host.root().join("config.json5"), "{}").expect("written");
+    assert!(constructor_ran(&host, &["doctor"], 0), "the probe tries what is trusted");
 }
 
 #[test]

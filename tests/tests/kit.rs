@@ -20,7 +20,7 @@ use context_engine_tests::build::{library_name, plugin};
 use context_engine_tests::host::TestHost;
 use context_engine_tests::record::without_record;
 use context_engine_tests::session::{
-    BUDGET, Services, answer, assemble, call, history, host_params, messages, three_turns,
+    BUDGET, answer, assemble, compact, history, messages, plain_call, take_turn, three_turns,
 };
 use serde_json::{Value, json};
 
@@ -99,17 +99,16 @@ impl CallServices for Cancelled {
 fn faulty_is_a_good_engine_until_it_is_told_otherwise() {
     let host = TestHost::with(&["faulty"]);
     let handle = host.engine("faulty", json!({}));
-    let (services, params) = (Services::default(), host_params());
-    assert!(handle.bootstrap(call(&services, &params)).is_some());
+    assert!(handle.bootstrap(&plain_call()).value.is_some());
     assert_eq!(answer(&handle), "faulty | one | uno | two | dos | three");
     let newest = history(&[&format!("user: {}", "word ".repeat(500)), "assistant: uno", "user: two"]);
     let prompt = assemble(&handle, &newest, 200).expect("a prompt");
     let texts: Vec<String> = prompt.messages.iter().map(|message| message.text()).collect();
     assert_eq!((prompt.served_by.as_str(), texts), ("faulty", vec!["two".to_owned()]), "{:?}", prompt.why);
-    let turn = history(&["user: three", "assistant: tres"]);
-    assert_eq!(handle.take_turn(call(&services, &params), &turn, three_turns, BUDGET), TurnTaken::By("after_turn"));
-    assert!(handle.maintain(call(&services, &params)).is_some());
-    assert!(handle.compact(call(&services, &params), BUDGET, 90).expect("an answer").ok);
+    let taken = take_turn(&handle, &plain_call(), history(&["user: three", "assistant: tres"]));
+    assert_eq!(taken.value, TurnTaken::By("after_turn"));
+    assert!(handle.maintain(&plain_call()).value.is_some());
+    assert!(compact(&handle, &plain_call()).expect("an answer").ok);
     handle.dispose("shutdown");
     drop(handle);
     let reached: Vec<String> = host.journal("faulty").into_iter().map(|(member, _)| member).collect();
@@ -266,11 +265,13 @@ fn a_panic_without_the_guard_ends_the_process() {
     assert!(said.contains("boom without a guard") && said.contains("cannot unwind"), "{said}");
 }
 
+/// Report H15: a table for any id or kind it is asked for.
 #[test]
-fn a_library_that_answers_every_extension_is_told_by_a_nonsense_id() {
+fn a_library_that_answers_every_extension_is_refused() {
     let host = TestHost::with(&["leaky-extension", "everything", "alpha"]);
-    let answers = |id: &str| boundary::module(&host, id).extension()("no such extension".into(), 9).is_some();
-    assert_eq!(["leaky-extension", "everything", "alpha"].map(answers), [true, false, false]);
+    let why = host.engine("leaky-extension", Value::Null).why().expect("refused");
+    assert!(why.contains("open: it answers an extension it cannot have"), "{why}");
+    assert_eq!(["everything", "alpha"].map(|id| host.engine(id, json!({})).why()), [None, None]);
 }
 
 #[test]
@@ -281,6 +282,10 @@ fn an_engine_that_takes_over_signal_handlers_answers_as_any_other() {
     let ran = host.run(["replay", &session, "--engine", "signals", "--json"]);
     assert_eq!(ran.code, 0, "{ran:#?}");
     assert_eq!(ran.json()["calls"][1]["served_by"], "signals");
+    let warning = "the engine changed how this process handles signals; the host put it back";
+    let lines: Vec<&str> = ran.err.lines().filter(|line| line.contains(warning)).collect();
+    assert_eq!(lines.len(), 1, "{}", ran.err);
+    assert!(lines[0].contains("SIGSEGV") && lines[0].contains("SIGTERM"), "{}", lines[0]);
 }
 
 #[test]

@@ -329,6 +329,7 @@ fn what_an_engine_is_created_with_reaches_it() {
         agent_dir: Some(Path::new("/agents/main").to_owned()),
         workspace_dir: None,
         counter: None,
+        ..Creation::default()
     };
     host.loader().engine("everything", &creation).expect("a handle");
     let given = json!({ "config": { "keep": 3 }, "agentDir": "/agents/main", "workspaceDir": null, "tokens": 4 });
@@ -363,6 +364,6 @@ fn a_library_that_is_not_installed_is_named_when_the_engine_is_opened() {
     assert!(plugin.inspection.needs.contains(&"libnope_.so.9".to_owned()), "{:?}", plugin.inspection.needs);
     let handle = host.engine("alpha", Value::Null);
     let why = handle.why().expect("refused");
-    assert!(why.contains("open: the system cannot load it: libnope_.so.9: cannot open shared object file"), "{why}");
+    assert!(why.contains("open: it needs libnope_.so.9, which this system does not have; install it"), "{why}");
     assert!(answer(&handle).starts_with("legacy | one"));
 }

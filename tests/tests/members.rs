@@ -5,16 +5,18 @@
 //! are called without it.
 #![forbid(unsafe_code)]
 
+use std::sync::Arc;
+
 use context_engine_interface::abi::module::Extension;
 use context_engine_interface::{
     CallContext, CommitStatus, CommitTurnParamsFields, ContextEngine, DisposeParamsFields, ErrorCode, HostParams,
     PrepareSubagentSpawnParamsFields, RollbackSubagentSpawnParamsFields, SubagentEndedParamsFields,
     ToolCallParamsFields, ToolsListParamsFields,
 };
-use context_engine_loader::{PreparedHistory, TurnTaken};
+use context_engine_loader::{Answer, PreparedHistory, TurnTaken};
 use context_engine_tests::boundary;
 use context_engine_tests::host::TestHost;
-use context_engine_tests::session::{BUDGET, Services, assemble, call, history, host_params, messages, three_turns};
+use context_engine_tests::session::{BUDGET, Services, assemble, compact, history, messages, plain_call, three_turns};
 use context_engine_transcript::TokenCounter;
 use serde_json::{Value, json};
 
@@ -44,7 +46,7 @@ fn assemble_is_given_the_history_and_answers_with_more_than_messages() {
     assert_eq!(given["session"], "s1");
     assert_eq!(given["tools"], json!(["read", "exec"]));
     assert_eq!(given["model"], "gpt-4o");
-    assert_eq!((&given["cancelled"], &given["seconds left"]), (&json!(false), &json!(30)));
+    assert_eq!((&given["cancelled"], &given["seconds left"]), (&json!(false), &json!(9)));
     assert_eq!(given["memory"], "remember the milk");
     assert_eq!(given["host"], accepted());
     assert!(given["budget"].as_u64().is_some_and(|budget| budget <= BUDGET), "{given}");
@@ -82,14 +84,15 @@ fn no_messages_and_odd_ones_cross_as_they_are() {
 fn bootstrap_and_maintain_are_given_the_session_and_reach_the_transcript() {
     let host = everything();
     let handle = host.engine("everything", json!({}));
-    let (services, params) = (Services::default(), host_params());
-    let taken = handle.bootstrap(call(&services, &params)).expect("an answer");
+    let answer = handle.bootstrap(&plain_call());
+    assert_eq!((answer.served_by.as_str(), answer.why), ("everything", None));
+    let taken = answer.value.expect("an answer");
     assert_eq!((taken.bootstrapped, taken.imported_messages.into_option()), (true, Some(3)));
     assert_eq!(
         host.given("everything", "bootstrap"),
         json!({ "session": "s1", "file": "s1.jsonl", "host": accepted() })
     );
-    let kept = handle.maintain(call(&services, &params)).expect("an answer");
+    let kept = handle.maintain(&plain_call()).value.expect("an answer");
     assert_eq!((kept.changed, kept.bytes_freed, kept.rewritten_entries), (true, 11, 2));
     let given = host.given("everything", "maintain");
     assert_eq!(given["rewritten"], r#"rewrote {"replacements":[]}"#);
@@ -100,7 +103,7 @@ fn bootstrap_and_maintain_are_given_the_session_and_reach_the_transcript() {
 fn compact_is_given_the_budget_and_may_delegate() {
     let host = everything();
     let handle = host.engine("everything", json!({}));
-    let result = handle.compact(call(&Services::default(), &host_params()), BUDGET, 90).expect("an answer");
+    let result = compact(&handle, &plain_call()).expect("an answer");
     let given = json!({
         "session": "s1", "budget": BUDGET, "force": true, "tokens": 90, "instructions": null,
         "completed": r#"completed {"prompt":"summarise"}"#,
@@ -114,13 +117,13 @@ fn compact_is_given_the_budget_and_may_delegate() {
 #[test]
 fn a_finished_turn_is_handed_over_by_the_first_member_there_is() {
     let said = messages(&["user: one", "assistant: uno", "user: three", "assistant: tres"]);
-    let turn = PreparedHistory::new(said[2..].to_vec(), &TokenCounter::for_model(None));
-    let whole = || PreparedHistory::new(said.clone(), &TokenCounter::for_model(None));
-    let (services, params) = (Services::default(), host_params());
+    let turn = Arc::new(PreparedHistory::new(said[2..].to_vec(), &TokenCounter::for_model(None)));
+    let whole = || Arc::new(PreparedHistory::new(said.clone(), &TokenCounter::for_model(None)));
+    let by = |member, engine: &str| Answer { value: TurnTaken::By(member), served_by: engine.into(), why: None };
 
     let host = everything();
     let handle = host.engine("everything", json!({}));
-    assert_eq!(handle.take_turn(call(&services, &params), &turn, whole, BUDGET), TurnTaken::By("after_turn"));
+    assert_eq!(handle.take_turn(&plain_call(), &turn, whole, BUDGET), by("after_turn", "everything"));
     let given = host.given("everything", "after_turn");
     assert_eq!((&given["before"], &given["budget"], &given["summary"]), (&json!(2), &json!(BUDGET), &Value::Null));
     assert_eq!(given["messages"].as_array().map(Vec::len), Some(4));
@@ -128,7 +131,7 @@ fn a_finished_turn_is_handed_over_by_the_first_member_there_is() {
     let host = TestHost::with(&["strict"]);
     let handle = host.engine("strict", Value::Null);
     for _ in 0..2 {
-        assert_eq!(handle.take_turn(call(&services, &params), &turn, whole, BUDGET), TurnTaken::By("ingest"));
+        assert_eq!(handle.take_turn(&plain_call(), &turn, whole, BUDGET), by("ingest", "strict"));
     }
     assert_eq!(host.journal("strict").len(), 4, "two messages a turn, one by one");
 }
@@ -208,7 +211,7 @@ fn a_member_an_engine_leaves_out_answers_unsupported() {
     let error = error.expect_err("no such member");
     assert_eq!((error.code, &*error.message), (ErrorCode::UNSUPPORTED, "`rollback_subagent_spawn` is not supported"));
     let handle = host.engine("alpha", Value::Null);
-    assert!(handle.bootstrap(call(&Services::default(), &host_params())).is_none());
+    assert!(handle.bootstrap(&plain_call()).value.is_none());
     assert_eq!(handle.info().id, "alpha", "a member left out is no failure");
 }
 

@@ -21,9 +21,9 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering}
 use libc::{c_int, c_void, sigaction, siginfo_t};
 
 /// A stamp: `exit` was called by the code in the call. Signals have smaller numbers.
-pub const EXIT: u8 = 255;
+pub(crate) const EXIT: u8 = 255;
 /// A stamp: it happened in the host's own code, in a service that the engine called.
-pub const HOST: u8 = 254;
+pub(crate) const HOST: u8 = 254;
 
 /// Signals that mean that the thread they arrive at did something wrong.
 const FATAL: [c_int; 7] =
@@ -138,17 +138,17 @@ pub(crate) fn unregister(file: &File) {
 }
 
 /// Handlers of all signals, to see what a library does to them.
-pub struct Handlers(Vec<(c_int, sigaction)>);
+pub(crate) struct Handlers(Vec<(c_int, sigaction)>);
 
 /// The handlers as they are now.
-pub fn snapshot() -> Handlers {
+pub(crate) fn snapshot() -> Handlers {
     // Signal numbers fit: there are 64.
     let all = 1..SIGNALS as c_int;
     Handlers(all.filter_map(|signal| Some((signal, handler_of(signal)?))).collect())
 }
 
 /// Signals whose handling is no longer what it was at `before`.
-pub fn handlers_changed(before: &Handlers) -> Vec<i32> {
+pub(crate) fn handlers_changed(before: &Handlers) -> Vec<i32> {
     /// Linux shows that the C library has set a handler at all: no difference of anybody's making.
     const RESTORER: c_int = if cfg!(target_os = "linux") { 0x0400_0000 } else { 0 };
     let essence = |action: &sigaction| (action.sa_sigaction, action.sa_flags & !RESTORER);
@@ -158,7 +158,7 @@ pub fn handlers_changed(before: &Handlers) -> Vec<i32> {
 }
 
 /// Puts back the handlers that changed since `before`. Returns their signals.
-pub fn restore(before: &Handlers) -> Vec<i32> {
+pub(crate) fn restore(before: &Handlers) -> Vec<i32> {
     let changed = handlers_changed(before);
     for (signal, then) in before.0.iter().filter(|(signal, _)| changed.contains(signal)) {
         // SAFETY: `then` is what the system itself gave for this signal; the code of a handler is never unmapped.
@@ -168,7 +168,7 @@ pub fn restore(before: &Handlers) -> Vec<i32> {
 }
 
 /// A signal as people call it.
-pub fn signal_name(signal: i32) -> String {
+pub(crate) fn signal_name(signal: i32) -> String {
     let known = [
         (libc::SIGSEGV, "SIGSEGV"),
         (libc::SIGBUS, "SIGBUS"),

@@ -3,15 +3,15 @@
 use std::fs::File;
 
 /// A stamp: `exit` was called by the code in the call.
-pub const EXIT: u8 = 255;
+pub(crate) const EXIT: u8 = 255;
 /// A stamp: it happened in the host's own code.
-pub const HOST: u8 = 254;
+pub(crate) const HOST: u8 = 254;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Before;
 
 /// Handlers of all signals: none.
-pub struct Handlers;
+pub(crate) struct Handlers;
 
 pub(crate) fn install() {}
 
@@ -30,21 +30,21 @@ pub(crate) fn register(_: &File) {}
 pub(crate) fn unregister(_: &File) {}
 
 /// The handlers as they are now.
-pub fn snapshot() -> Handlers {
+pub(crate) fn snapshot() -> Handlers {
     Handlers
 }
 
 /// Signals whose handling is no longer what it was at `before`.
-pub fn handlers_changed(_: &Handlers) -> Vec<i32> {
+pub(crate) fn handlers_changed(_: &Handlers) -> Vec<i32> {
     vec![]
 }
 
 /// Puts back the handlers that changed since `before`.
-pub fn restore(_: &Handlers) -> Vec<i32> {
+pub(crate) fn restore(_: &Handlers) -> Vec<i32> {
     vec![]
 }
 
 /// A signal as people call it.
-pub fn signal_name(signal: i32) -> String {
+pub(crate) fn signal_name(signal: i32) -> String {
     format!("signal {signal}")
 }

@@ -4,13 +4,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use context_engine_interface::std_types::{RSlice, RStr};
-use context_engine_interface::{AssembleParamsFields, Assembly, CallContext, EngineError, HostParams, PromptAuthority};
+use context_engine_interface::{AssembleParamsFields, Assembly, PromptAuthority, Role};
 use context_engine_legacy::pipeline;
 use context_engine_transcript::{Message, TokenCounter};
 
 use super::history::count;
 use super::plan::{self, Applied, PlanError};
+use super::supervised::Failure;
 use super::{Call, EngineHandle, PreparedHistory, Supervised};
+use crate::loader::OnFailure;
+use crate::quarantine::Fault;
 
 /// What fillers and repaired pairs may add when a plan becomes a prompt, in tokens. Held back from every engine's budget,
 /// so that one that fills it to the last token is not over it afterwards; of a small budget a smaller part.
@@ -24,19 +27,19 @@ pub const SYSTEM_PROMPT_SEPARATOR: &str = "\n\n";
 /// How often a prompt that is over budget is fitted to a smaller one before it is given up.
 const FIT_ATTEMPTS: u32 = 4;
 
-/// What one prompt is assembled from.
-#[derive(Clone, Copy)]
-pub struct AssembleRequest<'a> {
+/// What one prompt is assembled from. Owned, because an engine that does not return keeps it.
+#[derive(Clone)]
+pub struct AssembleRequest {
     /// The pipeline's view of the history.
-    pub history: &'a PreparedHistory,
+    pub history: Arc<PreparedHistory>,
     /// What messages and system prompt addition may cost together, in tokens.
     pub budget: u64,
     /// Counts the prompt.
-    pub counter: &'a TokenCounter,
+    pub counter: TokenCounter,
     /// The model the prompt is for.
-    pub model: Option<&'a str>,
+    pub model: Option<Arc<str>>,
     /// Names of the tools the model may call.
-    pub available_tools: &'a [String],
+    pub available_tools: Arc<[String]>,
 }
 
 /// The messages of one prompt, and who made them.
@@ -81,6 +84,17 @@ pub enum AssembleError {
         /// What the smallest prompt found costs.
         smallest: u64,
     },
+    /// The engine asked for cannot answer, and nothing else may.
+    #[error(
+        "{why}; plugins.contextEnginePolicy is \"strict\", so the run stops: mend the engine, or set it to \"fallback\""
+    )]
+    Stopped {
+        /// Why the engine does not answer.
+        why: String,
+    },
+    /// The caller took the call back.
+    #[error("the call was cancelled")]
+    Cancelled,
     /// The built-in engine failed.
     #[error("the built-in engine failed: {reason}; report this with the session")]
     Legacy {
@@ -92,8 +106,8 @@ pub enum AssembleError {
 /// Why an engine's answer is not used.
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
-    #[error("{0}")]
-    Engine(#[from] EngineError),
+    #[error("{}", .0.describe())]
+    Engine(Failure),
     #[error("{0}")]
     Plan(#[from] PlanError),
     #[error(transparent)]
@@ -104,42 +118,70 @@ impl EngineHandle {
     /// Assembles the messages of one prompt.
     ///
     /// # Errors
-    /// [`AssembleError`] when not even `legacy` can make one.
-    pub fn assemble(&self, call: Call<'_>, request: AssembleRequest<'_>) -> Result<Assembled, AssembleError> {
-        let mut why = self.why.clone();
-        if let Some(active) = self.active.as_deref() {
-            match self.assemble_with(active, call, request) {
-                Ok(assembled) => return Ok(assembled),
-                // Also when its prompt cannot be fitted: what it added may be what leaves no room.
-                Err(refusal) => {
-                    let engine = active.info.id.as_str();
-                    if active.first_failure() {
-                        tracing::warn!(engine, error = %refusal, "assemble failed; legacy answers this call");
-                    } else {
-                        tracing::debug!(engine, error = %refusal, "assemble failed again; legacy answers this call");
-                    }
-                    why = Some(format!("{engine}: assemble: {refusal}"));
+    /// [`AssembleError`] when not even `legacy` can make one, or may not.
+    pub fn assemble(&self, call: &Call, request: &AssembleRequest) -> Result<Assembled, AssembleError> {
+        let (engine, mut why) = self.current();
+        let legacy = &self.shared.legacy;
+        if !Arc::ptr_eq(&engine, legacy) {
+            match self.assemble_with(&engine, call, request) {
+                Ok(assembled) => {
+                    self.weigh(&engine, &assembled, request);
+                    return Ok(assembled);
                 }
+                Err(Refusal::Engine(Failure::Cancelled)) => return Err(AssembleError::Cancelled),
+                Err(refusal) => why = Some(self.refused(&engine, &refusal, request)),
             }
         }
-        match self.assemble_with(&self.legacy, call, request) {
+        if let (Some(why), OnFailure::Stop) = (&why, self.shared.on_failure) {
+            return Err(AssembleError::Stopped { why: why.clone() });
+        }
+        match self.assemble_with(legacy, call, request) {
             Ok(assembled) => Ok(Assembled { why, ..assembled }),
             Err(Refusal::Prompt(error)) => Err(error),
+            Err(Refusal::Engine(Failure::Cancelled)) => Err(AssembleError::Cancelled),
             Err(refusal) => Err(AssembleError::Legacy { reason: refusal.to_string() }),
         }
     }
 
-    fn assemble_with(
-        &self,
-        engine: &Supervised,
-        call: Call<'_>,
-        request: AssembleRequest<'_>,
-    ) -> Result<Assembled, Refusal> {
+    /// What becomes of an engine whose prompt is not used; returns why `legacy` answers.
+    fn refused(&self, engine: &Arc<Supervised>, refusal: &Refusal, request: &AssembleRequest) -> String {
+        let too_long = newest_turn(&request.history) > request.budget - render_reserve(request.budget);
+        let fault = match refusal {
+            Refusal::Engine(Failure::Its(fault, _)) => Some(*fault),
+            Refusal::Engine(Failure::Unsupported(_)) => Some(Fault::Error),
+            Refusal::Engine(Failure::NotItsFault(_) | Failure::Cancelled) => None,
+            // Whole turns are all it knows, and the newest is longer than the budget.
+            Refusal::Plan(PlanError::Empty { .. }) if too_long => None,
+            Refusal::Plan(_) => Some(Fault::Answer),
+            // What it added may be what leaves no room; or nobody could have made this prompt.
+            Refusal::Prompt(_) => engine.was_over_budget().then_some(Fault::OverBudget),
+        };
+        match fault {
+            Some(fault) => self.set_aside(engine, "assemble", fault, refusal),
+            None => {
+                let id = &engine.info.id;
+                tracing::warn!(engine = id, reason = %refusal, "assemble gave no prompt; legacy answers this call");
+                format!("{id}: assemble: {refusal}")
+            }
+        }
+    }
+
+    /// Keeps count of prompts over budget that need not have been.
+    fn weigh(&self, engine: &Arc<Supervised>, assembled: &Assembled, request: &AssembleRequest) {
+        if !assembled.fitted {
+            engine.was_within_budget();
+        } else if newest_turn(&request.history) <= request.budget && engine.was_over_budget() {
+            let reason = "its prompts were over budget three times in a row, though the newest turn fits";
+            self.set_aside(engine, "assemble", Fault::OverBudget, &reason);
+        }
+    }
+
+    fn assemble_with(&self, engine: &Supervised, call: &Call, request: &AssembleRequest) -> Result<Assembled, Refusal> {
         let budget = request.budget - render_reserve(request.budget);
         let started = Instant::now();
-        let plan = ask(engine, call, request, request.history, budget)?;
+        let plan = ask(engine, call, request, Arc::clone(&request.history), budget)?;
         let took = started.elapsed();
-        let applied = plan::apply(&plan, request.history)?;
+        let applied = plan::apply(&plan, &request.history)?;
         let addition = plan.system_prompt_addition.as_deref().into_option().map(str::to_owned);
         let separated = addition.as_deref().map(|text| format!("{text}{SYSTEM_PROMPT_SEPARATOR}"));
         let addition_tokens = separated.map_or(0, |text| request.counter.text(&text));
@@ -154,7 +196,7 @@ impl EngineHandle {
         if prompt.is_empty() && !request.history.is_empty() {
             return Err(PlanError::Empty { known: request.history.len() }.into());
         }
-        let tokens = count(&prompt, request.counter);
+        let tokens = count(&prompt, &request.counter);
         let fitted = tokens > room;
         let planned = Fitted { prompt, tokens, repaired, left_out, summarised };
         let Fitted { prompt, tokens, repaired, left_out, summarised } = if fitted {
@@ -180,16 +222,16 @@ impl EngineHandle {
     }
 
     /// Has `legacy` cut what an engine planned down to `room` tokens.
-    fn fit(&self, call: Call<'_>, request: AssembleRequest<'_>, planned: Fitted, room: u64) -> Result<Fitted, Refusal> {
-        let history = PreparedHistory::new(planned.prompt, request.counter);
+    fn fit(&self, call: &Call, request: &AssembleRequest, planned: Fitted, room: u64) -> Result<Fitted, Refusal> {
+        let history = Arc::new(PreparedHistory::new(planned.prompt, &request.counter));
         let mut target = room - render_reserve(room);
         let mut smallest = u64::MAX;
         for _ in 0..FIT_ATTEMPTS {
-            let plan = ask(&self.legacy, call, request, &history, target)?;
+            let plan = ask(&self.shared.legacy, call, request, Arc::clone(&history), target)?;
             let applied = plan::apply(&plan, &history)?;
             let cut = history.len() - applied.kept;
             let (prompt, repaired) = to_prompt(applied.messages);
-            let tokens = count(&prompt, request.counter);
+            let tokens = count(&prompt, &request.counter);
             if tokens <= room {
                 return Ok(Fitted {
                     prompt,
@@ -218,25 +260,41 @@ struct Fitted {
 
 fn ask(
     engine: &Supervised,
-    call: Call<'_>,
-    request: AssembleRequest<'_>,
-    history: &PreparedHistory,
+    call: &Call,
+    request: &AssembleRequest,
+    history: Arc<PreparedHistory>,
     budget: u64,
-) -> Result<Assembly, EngineError> {
-    let index = history.views().index();
-    let tools: Vec<RStr<'_>> = request.available_tools.iter().map(|name| name.as_str().into()).collect();
-    engine.host_params.call("assemble", call.host_params, |host_params| {
+) -> Result<Assembly, Refusal> {
+    let (session_id, model) = (Arc::clone(&call.session_id), request.model.clone());
+    let available_tools = Arc::clone(&request.available_tools);
+    let answer = engine.call("assemble", call, move |engine, ctx, host_params| {
+        let index = history.views().index();
+        let tools: Vec<RStr<'_>> = available_tools.iter().map(|name| name.as_str().into()).collect();
         let fields = AssembleParamsFields {
-            session_id: call.session_id.into(),
+            session_id: (&*session_id).into(),
             messages: index.messages(),
             token_budget: Some(budget).into(),
             available_tools: RSlice::from_slice(&tools),
             citations_mode: None.into(),
-            model: request.model.map(RStr::from_str).into(),
-            host_params: HostParams::from_json(host_params),
+            model: model.as_deref().map(RStr::from_str).into(),
+            host_params,
         };
-        CallContext::lend(call.services, |ctx| fields.lend(|params| engine.engine.assemble(ctx, params)))
-    })
+        fields.lend(|params| engine.assemble(ctx, params))
+    });
+    answer.map_err(Refusal::Engine)
+}
+
+/// What the newest turn costs: no engine can be asked for less.
+fn newest_turn(history: &PreparedHistory) -> u64 {
+    let mut tokens = 0;
+    for at in (0..history.len()).rev() {
+        let Some(message) = history.get(at) else { break };
+        tokens += message.tokens;
+        if message.role == Role::USER {
+            break;
+        }
+    }
+    tokens
 }
 
 /// The prompt `messages` make, and how many calls and results had to be repaired on the way.

@@ -1,7 +1,6 @@
-//! What a host offers an engine for its life: its log and its token counts. And what it offers outside of any session:
-//! nothing.
+//! What a host offers an engine for its life: its log and its token counts.
 
-use context_engine_interface::{CallServices, HostServices, LogLevel};
+use context_engine_interface::{HostServices, LogLevel};
 use context_engine_transcript::TokenCounter;
 use tracing::level_filters::LevelFilter;
 
@@ -67,11 +66,6 @@ fn log_line(text: &str) -> String {
         more => format!("{line}… ({more} bytes more)"),
     }
 }
-
-/// Services of a call that belongs to no session, such as `dispose`.
-pub(super) struct NoServices;
-
-impl CallServices for NoServices {}
 
 #[cfg(test)]
 mod tests {

@@ -96,7 +96,7 @@ fn window(c: &mut Criterion<CpuTime>) {
     let home = tempfile::tempdir().unwrap();
     let handle = handle(home.path()).unwrap();
     let counter = TokenCounter::for_model(None);
-    let history = PreparedHistory::new(messages, &counter);
+    let history = Arc::new(PreparedHistory::new(messages, &counter));
     group.bench_function(BenchmarkId::new("prompt", n), |b| {
         b.iter(|| prompt(&handle, black_box(&history), &counter).unwrap());
     });

@@ -35,7 +35,8 @@ impl Side {
             }
             Side::Loaded => {
                 let state = tempfile::tempdir().map_err(|error| format!("a folder for the copy: {error}"))?;
-                let loader = Loader::new(LoaderOptions { directories: vec![], state_dir: state.path().to_owned() });
+                let loader =
+                    Loader::new(LoaderOptions { state_dir: state.path().to_owned(), ..LoaderOptions::default() });
                 let plugin = loader.inspect(&probe_library()?).map_err(|error| error.to_string())?;
                 let module = plugin.open().map_err(|error| error.to_string())?;
                 let object = create(work, |ctx| module.create()(ctx).into_result());

@@ -10,14 +10,16 @@ mod session;
 pub use engines::{Engine, Side, handle, probe_library};
 pub use session::{Quiet, from_json, messages, to_json};
 
+use std::sync::Arc;
+
 use context_engine_interface::std_types::RSlice;
 use context_engine_interface::{
     Acknowledged, AssembleParamsFields, Assembly, CallContext, ContextEngine, DisposeParamsFields, EngineError,
     HostParams, ViewChunks,
 };
-use context_engine_loader::{AssembleRequest, Assembled, Call, EngineHandle, PreparedHistory};
+use context_engine_loader::{AssembleRequest, Assembled, Call, CancelToken, EngineHandle, NoServices, PreparedHistory};
 use context_engine_transcript::TokenCounter;
-use serde_json::Map;
+use serde_json::{Map, Value};
 
 /// The budget of every call, in tokens.
 pub const BUDGET: u64 = 32_000;
@@ -45,11 +47,31 @@ pub fn assemble(engine: &dyn ContextEngine, views: &ViewChunks) -> Result<Assemb
 ///
 /// # Errors
 /// Why there is no prompt.
-pub fn prompt(handle: &EngineHandle, history: &PreparedHistory, counter: &TokenCounter) -> Result<Assembled, String> {
-    let host_params = Map::new();
-    let call = Call { session_id: "session-1", session_file: "", host_params: &host_params, services: &Quiet };
-    let request = AssembleRequest { history, budget: BUDGET, counter, model: None, available_tools: &[] };
-    handle.assemble(call, request).map_err(|error| error.to_string())
+pub fn prompt(
+    handle: &EngineHandle,
+    history: &Arc<PreparedHistory>,
+    counter: &TokenCounter,
+) -> Result<Assembled, String> {
+    let call = call(Map::new());
+    let request = AssembleRequest {
+        history: Arc::clone(history),
+        budget: BUDGET,
+        counter: *counter,
+        model: None,
+        available_tools: Arc::default(),
+    };
+    handle.assemble(&call, &request).map_err(|error| error.to_string())
+}
+
+/// A call about a session, with services that answer nothing.
+pub fn call(host_params: Map<String, Value>) -> Call {
+    Call {
+        session_id: "session-1".into(),
+        session_file: "".into(),
+        host_params: Arc::new(host_params),
+        services: Arc::new(NoServices),
+        cancel: CancelToken::new(),
+    }
 }
 
 /// One `dispose`, with the loan of the services.

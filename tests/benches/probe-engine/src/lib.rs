@@ -50,7 +50,7 @@ impl ContextEngine for Probe {
     }
 
     fn compact(&self, _: &CallContext<'_>, _: CompactParams<'_>) -> Result<CompactResult, EngineError> {
-        Err(EngineError::unsupported("compact"))
+        Ok(CompactResult::nothing_to_do("", 0))
     }
 
     fn dispose(&self, _: &CallContext<'_>, _: DisposeParams<'_>) -> Result<Acknowledged, EngineError> {

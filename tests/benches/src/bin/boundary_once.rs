@@ -48,7 +48,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
         "prompt" => {
             let home = tempfile::tempdir().map_err(|error| error.to_string())?;
             let (handle, counter) = (handle(home.path())?, TokenCounter::for_model(None));
-            let history = PreparedHistory::new(messages, &counter);
+            let history = std::sync::Arc::new(PreparedHistory::new(messages, &counter));
             repeat(iterations, || drop(black_box(prompt(&handle, black_box(&history), &counter))));
         }
         "dispose" => {

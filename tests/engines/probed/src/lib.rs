@@ -152,6 +152,7 @@ struct Exported;
 impl Export for Exported {
     type Engine = Probed;
     const RECORD: &'static str = record::json_of(&FRAMED);
+    const MODULE_PATH: &'static str = module_path!();
     const KNOWN_HOST_PARAMS: Option<&'static [&'static str]> = None;
     const TOOLS: Option<ToolsV1> = Some(tools_v1::<Probed>());
 }

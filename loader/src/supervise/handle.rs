@@ -1,0 +1,229 @@
+//! Who answers, and what becomes of an engine that failed.
+//!
+//! Decision: the handle has one seat. The engine asked for sits in it until it fails; from then on the handle is `legacy`
+//! in everything it reports, until the quarantine is lifted: then the engine is opened anew, as a fresh instance, and the
+//! failed one is never called again.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use context_engine_interface::record::EngineInfo;
+
+use super::supervised::Failure;
+use super::{HostProfile, Supervised};
+use crate::error::{LoaderError, Problem};
+use crate::loader::OnFailure;
+use crate::quarantine::{Fault, Quarantine, QuarantineKey};
+
+/// The engine a session uses. Answers every call; cheap to clone.
+#[derive(Clone)]
+pub struct EngineHandle {
+    pub(super) shared: Arc<Shared>,
+}
+
+pub(super) struct Shared {
+    pub(super) legacy: Arc<Supervised>,
+    seat: RwLock<Seat>,
+    quarantine: Quarantine,
+    pub(super) on_failure: OnFailure,
+    pub(super) host: HostProfile,
+    /// Opens the engine asked for; `None` when that is `legacy`.
+    opener: Option<Opener>,
+}
+
+/// Opens the engine a handle was asked for.
+pub(crate) type Opener = Box<dyn Fn() -> Result<Supervised, Refused> + Send + Sync>;
+
+/// Why an engine could not be opened.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) error: LoaderError,
+    /// The quarantine that has to be lifted first.
+    pub(crate) held_by: Option<QuarantineKey>,
+}
+
+impl From<LoaderError> for Refused {
+    fn from(error: LoaderError) -> Refused {
+        Refused { error, held_by: None }
+    }
+}
+
+#[derive(Clone)]
+enum Seat {
+    Taken(Arc<Supervised>),
+    /// `legacy`, because it was asked for or for this reason.
+    Legacy {
+        why: Option<String>,
+        held_by: Option<QuarantineKey>,
+    },
+}
+
+impl EngineHandle {
+    /// A handle on what `opener` opens, if it does.
+    ///
+    /// # Errors
+    /// When it does not, and the host stops then.
+    pub(crate) fn open(
+        opener: Opener,
+        legacy: Supervised,
+        (quarantine, host, on_failure): (Quarantine, HostProfile, OnFailure),
+    ) -> Result<EngineHandle, LoaderError> {
+        let seat = match opener() {
+            Ok(engine) => Seat::Taken(Arc::new(engine)),
+            // No fallback either: what the engine requires of its host, the person relies on (contract §1.7).
+            Err(Refused { error, .. }) if matches!(error.problem, Problem::HostCapability { .. }) => return Err(error),
+            Err(Refused { error, .. }) if on_failure == OnFailure::Stop => return Err(error),
+            Err(refused) => refused.seat(),
+        };
+        let shared = Shared {
+            legacy: Arc::new(legacy),
+            seat: RwLock::new(seat),
+            quarantine,
+            on_failure,
+            host,
+            opener: Some(opener),
+        };
+        Ok(EngineHandle { shared: Arc::new(shared) })
+    }
+
+    /// A handle on the built-in engine.
+    pub(crate) fn legacy(legacy: Supervised, quarantine: Quarantine, host: HostProfile) -> EngineHandle {
+        let shared = Shared {
+            legacy: Arc::new(legacy),
+            seat: RwLock::new(Seat::Legacy { why: None, held_by: None }),
+            quarantine,
+            on_failure: OnFailure::Legacy,
+            host,
+            opener: None,
+        };
+        EngineHandle { shared: Arc::new(shared) }
+    }
+
+    /// What answers calls now.
+    pub fn info(&self) -> Arc<EngineInfo> {
+        Arc::clone(&self.current().0.info)
+    }
+
+    /// Why `legacy` answers although another engine was asked for; `None` when the one asked for answers.
+    pub fn why(&self) -> Option<String> {
+        self.current().1
+    }
+
+    /// Who answers now, and why it is not the one asked for.
+    pub(super) fn current(&self) -> (Arc<Supervised>, Option<String>) {
+        let legacy = || Arc::clone(&self.shared.legacy);
+        match self.seat() {
+            Seat::Taken(engine) => (engine, None),
+            Seat::Legacy { held_by: Some(key), .. } if self.shared.quarantine.holds(&key).is_none() => {
+                self.open_again(&key);
+                match self.seat() {
+                    Seat::Taken(engine) => (engine, None),
+                    Seat::Legacy { why, .. } => (legacy(), why),
+                }
+            }
+            Seat::Legacy { why, .. } => (legacy(), why),
+        }
+    }
+
+    fn seat(&self) -> Seat {
+        self.shared.seat.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Opens the engine anew, now that nothing holds it back.
+    fn open_again(&self, lifted: &QuarantineKey) {
+        let Some(opener) = &self.shared.opener else { return };
+        let mut seat = self.shared.seat.write().unwrap_or_else(PoisonError::into_inner);
+        // Another session may have been faster.
+        if matches!(&*seat, Seat::Legacy { held_by: Some(key), .. } if key == lifted) {
+            *seat = match opener() {
+                Ok(engine) => Seat::Taken(Arc::new(engine)),
+                Err(refused) => refused.seat(),
+            };
+        }
+    }
+
+    /// Sets a failed engine aside. Returns why `legacy` answers this call.
+    pub(super) fn set_aside(
+        &self,
+        engine: &Arc<Supervised>,
+        member: &'static str,
+        fault: Fault,
+        error: &dyn std::fmt::Display,
+    ) -> String {
+        let id = &engine.info.id;
+        let why = format!("{id}: {member}: {error}");
+        let Some(subject) = engine.subject() else { return why };
+        {
+            // Under the lock: nobody may see the engine gone and the seat still taken.
+            let mut seat = self.shared.seat.write().unwrap_or_else(PoisonError::into_inner);
+            if !engine.retire(why.clone()) {
+                return why;
+            }
+            self.shared.quarantine.add(subject, member, fault, &error.to_string());
+            *seat = Seat::Legacy { why: Some(why.clone()), held_by: Some(subject.key) };
+        }
+        tracing::error!(
+            engine = id,
+            "Context engine \"{id}\" failed during {member}: {}; quarantining it for this process and falling back to \
+             default engine \"legacy\".",
+            crate::error::on_one_line(&error.to_string()),
+        );
+        why
+    }
+
+    /// Gives the seat to `legacy` when another session, or another process, had the build set aside meanwhile. Asked
+    /// between turns: a turn never changes its engine for that.
+    pub(super) fn leave_if_held(&self, engine: &Arc<Supervised>) {
+        let Some(subject) = engine.subject() else { return };
+        let Some(record) = self.shared.quarantine.holds(&subject.key) else { return };
+        let why = format!("{} was set aside: {}: {}", subject.engine, record.operation, record.reason);
+        let mut seat = self.shared.seat.write().unwrap_or_else(PoisonError::into_inner);
+        if engine.retire(why.clone()) {
+            *seat = Seat::Legacy { why: Some(why), held_by: Some(subject.key) };
+        }
+    }
+
+    /// Lets the engine release what it holds: `shutdown`, `reload` or `released`. A failure is logged. Later calls are
+    /// answered by `legacy`; once is enough.
+    pub fn dispose(&self, reason: &str) {
+        let seat = {
+            let mut seat = self.shared.seat.write().unwrap_or_else(PoisonError::into_inner);
+            match &*seat {
+                Seat::Taken(engine) => {
+                    let engine = Arc::clone(engine);
+                    *seat = Seat::Legacy { why: Some(format!("{} was disposed", engine.info.id)), held_by: None };
+                    engine
+                }
+                Seat::Legacy { .. } => return,
+            }
+        };
+        let served = seat.has_answered();
+        match seat.dispose(reason) {
+            Err(Failure::Its(fault, error)) => {
+                if let Some(subject) = seat.subject() {
+                    self.shared.quarantine.add(subject, "dispose", fault, &error.to_string());
+                }
+                tracing::warn!(engine = seat.info.id, %error, "`dispose` failed");
+            }
+            Err(failure) => tracing::warn!(engine = seat.info.id, "`dispose`: {}", failure.describe()),
+            Ok(()) => {
+                if let Some(subject) = seat.subject().filter(|_| served) {
+                    self.shared.quarantine.served(&subject.key);
+                }
+            }
+        }
+    }
+}
+
+impl Refused {
+    fn seat(self) -> Seat {
+        let Refused { error, held_by } = self;
+        tracing::warn!(%error, "the engine cannot be used; legacy answers");
+        Seat::Legacy { why: Some(error.to_string()), held_by }
+    }
+}
+
+impl std::fmt::Debug for EngineHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EngineHandle").field("info", &self.info()).field("why", &self.why()).finish_non_exhaustive()
+    }
+}
