@@ -106,7 +106,7 @@ fn check(host: &Host, found: Result<Plugin, LoaderError>, args: &DoctorArgs) -> 
     Checked::Read(Box::new(Read {
         held: host.loader.held(&plugin, config.as_ref()),
         lacks: host.loader.lacks(&plugin),
-        refused_params: host.loader.builds().refused_host_params(plugin.staged.digest).into_iter().collect(),
+        refused_params: host.loader.builds().refused_host_params(plugin.staged().digest).into_iter().collect(),
         probe,
         plugin,
     }))
@@ -160,7 +160,7 @@ impl Checked {
                 step(&error.step.to_string(), &error.problem.to_string())?;
             }
             Checked::Read(read) => {
-                let (path, info) = (read.plugin.candidate.path.to_string_lossy(), read.plugin.info());
+                let (path, info) = (read.plugin.candidate().path.to_string_lossy(), read.plugin.info());
                 let obstacle = read.obstacle();
                 let state = match &obstacle {
                     None => "ok",

@@ -23,7 +23,7 @@ pub(crate) fn list(args: &ListArgs) -> Result<Outcome, CliError> {
         for found in &found {
             match found {
                 Ok(plugin) => {
-                    let (info, path) = (plugin.info(), plugin.candidate.path.to_string_lossy());
+                    let (info, path) = (plugin.info(), plugin.candidate().path.to_string_lossy());
                     let text = format!("{:<24} {:<10} {path}", info.id, info.version);
                     line(on_one_line(&text))?;
                 }
@@ -75,7 +75,7 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<Outcome, CliError> {
 }
 
 fn describe(path: &Path, plugin: &Plugin) -> Result<(), CliError> {
-    let (record, info) = (&plugin.inspection.record, plugin.info());
+    let (record, info) = (&plugin.inspection().record, plugin.info());
     line(format_args!("usable: {}", on_one_line(&path.to_string_lossy())))?;
     let accepted = match &info.accepted_host_params {
         None => "all".to_owned(),
@@ -95,10 +95,10 @@ fn describe(path: &Path, plugin: &Plugin) -> Result<(), CliError> {
         ("panic", record.panic.clone()),
         ("target", record.target.clone()),
         ("compiler", record.compiler.clone()),
-        ("size", format!("{} bytes", number(plugin.inspection.bytes))),
-        ("digest", plugin.staged.digest.to_string()),
-        ("needs", list(&plugin.inspection.needs)),
-        ("needs glibc", plugin.inspection.glibc.clone().unwrap_or_else(|| "none".to_owned())),
+        ("size", format!("{} bytes", number(plugin.inspection().bytes))),
+        ("digest", plugin.staged().digest.to_string()),
+        ("needs", list(&plugin.inspection().needs)),
+        ("needs glibc", plugin.inspection().glibc.clone().unwrap_or_else(|| "none".to_owned())),
     ] {
         line(format_args!("  {name:<16} {}", on_one_line(&value)))?;
     }
@@ -109,10 +109,10 @@ fn describe(path: &Path, plugin: &Plugin) -> Result<(), CliError> {
 pub(crate) fn verdict_json(found: Result<&Plugin, &LoaderError>) -> Value {
     match found {
         Ok(plugin) => json!({
-            "path": path_json(&plugin.candidate.path),
+            "path": path_json(&plugin.candidate().path),
             "usable": true,
-            "digest": plugin.staged.digest.to_string(),
-            "inspection": plugin.inspection,
+            "digest": plugin.staged().digest.to_string(),
+            "inspection": plugin.inspection(),
         }),
         Err(error) => json!({
             "path": path_json(&error.path),

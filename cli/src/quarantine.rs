@@ -4,7 +4,7 @@
 //! that a person who asks after a crash is told.
 
 use context_engine_loader::on_one_line;
-use context_engine_loader::quarantine::{Fault, ProcessStamp, Quarantine, Record, Scope, Unreadable, marks};
+use context_engine_loader::quarantine::{Fault, MARKS_FOLDER, ProcessStamp, Quarantine, Record, Scope, Unreadable};
 use context_engine_runtime::Home;
 use serde_json::{Value, json};
 
@@ -94,7 +94,7 @@ pub(crate) fn clear(args: &QuarantineClearArgs) -> Result<Outcome, CliError> {
 
 fn open(home: &Home) -> Quarantine {
     let quarantine = Quarantine::open(&home.state());
-    quarantine.settle_marks(&home.state().join(marks::FOLDER));
+    quarantine.settle_marks(&home.state().join(MARKS_FOLDER));
     quarantine
 }
 

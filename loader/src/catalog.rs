@@ -22,15 +22,28 @@ const STAGE_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 /// A plugin that passed everything that can be checked without running it.
 #[derive(Debug, Clone)]
 pub struct Plugin {
-    /// What was found.
-    pub candidate: Candidate,
-    /// The private copy.
-    pub staged: Staged,
-    /// What the copy says about itself.
-    pub inspection: Inspection,
+    // Private: whoever holds a plugin may open it, so nobody else may say what is opened.
+    pub(crate) candidate: Candidate,
+    pub(crate) staged: Staged,
+    pub(crate) inspection: Inspection,
 }
 
 impl Plugin {
+    /// What was found.
+    pub fn candidate(&self) -> &Candidate {
+        &self.candidate
+    }
+
+    /// The private copy.
+    pub fn staged(&self) -> &Staged {
+        &self.staged
+    }
+
+    /// What the copy says about itself.
+    pub fn inspection(&self) -> &Inspection {
+        &self.inspection
+    }
+
     /// The engine it ships.
     pub fn info(&self) -> &EngineInfo {
         &self.inspection.record.engine

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::probe::ProbeFailure;
-use crate::trust::Fault;
+use crate::trust::Exposed;
 
 /// The steps from a file to an answered call, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -230,10 +230,10 @@ pub enum Problem {
         id: String,
     },
     /// Somebody else could have changed it.
-    #[error("{}", faults.iter().map(Fault::to_string).collect::<Vec<_>>().join("; "))]
+    #[error("{}", faults.iter().map(Exposed::to_string).collect::<Vec<_>>().join("; "))]
     Permissions {
         /// Everything that is open, from the outside in.
-        faults: Vec<Fault>,
+        faults: Vec<Exposed>,
     },
     /// Another build than the one that was pinned.
     #[error(
@@ -301,7 +301,8 @@ pub enum Problem {
     },
     /// The engine failed before and was set aside.
     #[error(
-        "quarantined since it failed during {operation}: {reason}; `context-engine quarantine why {engine}` says more"
+        "quarantined since it failed during {operation}: {reason}; `context-engine quarantine why {engine}` says more, \
+         `clear` lifts it"
     )]
     Quarantined {
         /// The engine's id.
@@ -326,7 +327,7 @@ pub enum Problem {
         reason: String,
     },
     /// The engine could not be asked: this host is short of something.
-    #[error("{reason}; try again")]
+    #[error("{reason}; the next session tries again")]
     Busy {
         /// Of what.
         reason: String,

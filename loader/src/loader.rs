@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use context_engine_interface::abi::engine::EngineObject;
+use context_engine_interface::abi::module::EngineModule;
 use context_engine_interface::{
     ContextEngine as _, EngineContext, EngineContextFields, EngineError, EngineHost, ErrorCode, RemoteEngine,
 };
@@ -25,8 +25,8 @@ use crate::quarantine::marks::{self, Marks};
 use crate::quarantine::{self, Fault, Quarantine, QuarantineKey, Subject, Verdict};
 use crate::stage::Digest;
 use crate::supervise::{
-    CancelToken, Deadlines, EngineHandle, EngineServices, EngineThreads, Fate, HostParamPolicy, HostProfile, Lease,
-    Lost, MAX_LOST, NoServices, Opener, Plugged, Refused, Supervised,
+    CancelToken, Deadlines, Engine, EngineHandle, EngineServices, EngineThreads, Fate, HostParamPolicy, HostProfile,
+    Lease, Lost, MAX_LOST, NoServices, Opener, Plugged, Refused, Supervised,
 };
 use crate::trust::TrustPolicy;
 
@@ -77,7 +77,7 @@ pub struct Creation {
 }
 
 /// Finds, checks and opens engines. Clones share what was learned.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Loader {
     pub(crate) options: LoaderOptions,
     /// What earlier scans learned, shared by clones.
@@ -86,6 +86,8 @@ pub struct Loader {
     quarantine: Quarantine,
     /// Made when the first plugin is about to be opened.
     marks: Arc<OnceLock<Marks>>,
+    /// Libraries that are open, by build: they stay open, so they are loaded and checked once.
+    modules: Arc<Mutex<HashMap<Digest, EngineModule>>>,
     /// Threads that did not come back, by build.
     lost: Arc<Mutex<HashMap<Digest, Lost>>>,
 }
@@ -95,7 +97,15 @@ impl Loader {
     pub fn new(options: LoaderOptions) -> Loader {
         let builds = Builds::open(&options.state_dir);
         let quarantine = Quarantine::open(&options.state_dir);
-        Loader { options, known: Arc::default(), builds, quarantine, marks: Arc::default(), lost: Arc::default() }
+        Loader {
+            options,
+            known: Arc::default(),
+            builds,
+            quarantine,
+            marks: Arc::default(),
+            modules: Arc::default(),
+            lost: Arc::default(),
+        }
     }
 
     /// What was learned of builds by running them.
@@ -207,7 +217,7 @@ impl Loader {
             return Err(if convicts { held(error) } else { error.into() });
         }
         let threads = EngineThreads::new(subject.clone(), marks, lost);
-        let engine = self.create(&plugin, creation, &threads).map_err(|failure| match failure {
+        self.create(&plugin, creation, &threads).map_err(|failure| match failure {
             Uncreated::Refused(error) => Refused::from(error),
             Uncreated::Broken(fault, reason) => {
                 self.quarantine.add(&subject, "create", fault, &reason);
@@ -221,7 +231,7 @@ impl Loader {
             Box::new(move |key| builds.refuse_host_param(digest, key)),
         );
         let plugged = Plugged { subject, threads, deadlines: creation.deadlines.clone() };
-        Ok(Supervised::loaded(Arc::new(RemoteEngine::new(engine)), info, policy, plugged))
+        Ok(Supervised::loaded(info, policy, plugged))
     }
 
     /// The marks of this process. Before the first, what earlier processes left is looked through: who died in an engine
@@ -236,19 +246,20 @@ impl Loader {
 
     /// Opens the plugin's library and creates an instance, both on a thread of the engine's own: constructors and `create`
     /// are its code.
-    fn create(&self, plugin: &Plugin, creation: &Creation, threads: &EngineThreads) -> Result<EngineObject, Uncreated> {
-        let cancel = CancelToken::new();
+    fn create(&self, plugin: &Plugin, creation: &Creation, threads: &EngineThreads) -> Result<(), Uncreated> {
         let limit = creation.deadlines.of("create");
-        let lease = Arc::new(Lease::new(Arc::new(NoServices), cancel.clone(), Some(limit)));
+        let lease = Arc::new(Lease::new(Arc::new(NoServices), CancelToken::new(), Some(limit)));
         let owned = self.creation_of(&plugin.info().id, creation);
         let (path, id) = (plugin.candidate.path.clone(), plugin.info().id.clone());
         let refuse = move |problem| Uncreated::Refused(LoaderError::new(&path, Step::Open, problem).about(&id));
         owned.make_state_dir().map_err(|reason| refuse(Problem::Create { reason }))?;
         let work = {
-            let (plugin, refuse) = (plugin.clone(), refuse.clone());
+            let (plugin, refuse, modules) = (plugin.clone(), refuse.clone(), Arc::clone(&self.modules));
+            let lease = Arc::clone(&lease);
             move || {
                 let before = signals::snapshot();
-                let created = plugin.open().map_err(|error| Uncreated::Refused(error.about(&plugin.info().id)));
+                let created = module_of(&plugin, &modules);
+                let created = created.map_err(|error| Uncreated::Refused(error.about(&plugin.info().id)));
                 let created = created.and_then(|module| {
                     owned.lend(|ctx| module.create()(ctx).into_result()).map_err(|error| match error.code {
                         ErrorCode::PANICKED => Uncreated::Broken(Fault::Panic, error.to_string()),
@@ -256,17 +267,22 @@ impl Loader {
                         _ => refuse(Problem::Create { reason: error.to_string() }),
                     })
                 });
-                give_handlers_back(&before, &plugin.info().id);
-                created
+                // What the host has changed since it gave up waiting is the host's.
+                if !lease.is_over() {
+                    give_handlers_back(&before, &plugin);
+                }
+                created.map(|object| Arc::new(RemoteEngine::new(object)) as Engine)
             }
         };
-        match threads.run("create", limit, (&lease, &cancel), work) {
+        match threads.create(limit, &lease, work) {
             Fate::Answered(created) => created,
             Fate::TimedOut | Fate::Cancelled => {
-                let reason = format!("it did not return within {} ms", limit.as_millis());
+                let (ms, id) = (limit.as_millis(), &plugin.info().id);
+                let reason =
+                    format!("it did not return within {ms} ms; plugins.entries.{id}.timeoutsMs.create gives it longer");
                 Err(Uncreated::Broken(Fault::Timeout, reason))
             }
-            Fate::NotBegun(reason) => Err(refuse(Problem::Busy { reason })),
+            Fate::NotTheEngines(reason) => Err(refuse(Problem::Busy { reason })),
         }
     }
 
@@ -285,6 +301,12 @@ impl Loader {
             workspace_dir: creation.workspace_dir.clone(),
             host: EngineHost::new(Arc::new(EngineServices::new(id, counter))),
         }
+    }
+}
+
+impl std::fmt::Debug for Loader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Loader").field("options", &self.options).finish_non_exhaustive()
     }
 }
 
@@ -326,11 +348,27 @@ impl OwnedCreation {
     }
 }
 
-/// Signal handlers are the process's: whatever a plugin changed while it was opened and created is put back, and said.
-fn give_handlers_back(before: &signals::Handlers, engine: &str) {
-    let changed: Vec<String> = signals::restore(before).into_iter().map(signals::signal_name).collect();
+/// The plugin's module, opened now or before. Not opened under the lock: a constructor may never return.
+fn module_of(plugin: &Plugin, opened: &Mutex<HashMap<Digest, EngineModule>>) -> Result<EngineModule, LoaderError> {
+    let opened = || opened.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = opened().get(&plugin.staged.digest).copied();
+    before.map_or_else(
+        || {
+            let module = plugin.open()?;
+            opened().insert(plugin.staged.digest, module);
+            Ok(module)
+        },
+        Ok,
+    )
+}
+
+/// Signal handlers are the process's: what the plugin's library put in place while it was opened and created is taken out
+/// again, and said.
+fn give_handlers_back(before: &signals::Handlers, plugin: &Plugin) {
+    let changed = signals::restore(before, &plugin.staged.path);
     if !changed.is_empty() {
-        let signals = changed.join(", ");
+        let changed: Vec<String> = changed.into_iter().map(signals::signal_name).collect();
+        let (engine, signals) = (&plugin.info().id, changed.join(", "));
         tracing::warn!(engine, signals, "the engine changed how this process handles signals; the host put it back");
     }
 }

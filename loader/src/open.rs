@@ -1,4 +1,4 @@
-//! Step 5, open: the library is loaded, and has to be what its file said it is.
+//! Step 6, open: the library is loaded, and has to be what its file said it is.
 //!
 //! Decision: the probe's child process and the host open a library through the same two functions, so that what one of
 //! them refuses the other would have refused with the same words. `dylib` stays small beside them: it is the unsafe part.

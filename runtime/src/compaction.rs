@@ -5,14 +5,15 @@
 
 use context_engine_interface::{CompactResult, EngineError};
 use context_engine_legacy::compaction::{CompactionOptions, CompactionOutcome, compact};
-use context_engine_loader::Permit;
 
 use crate::model_call::LiveSession;
 
 /// Compacts the session to what messages may cost in a prompt.
+///
+/// `commit` runs what writes into the session, unless whoever asked may not write any more.
 pub(crate) fn compact_session(
     session: &LiveSession,
-    permit: Permit<'_>,
+    commit: impl FnOnce(&mut dyn FnMut() -> Result<(), String>) -> Result<Result<(), String>, EngineError>,
     usable_budget: u64,
 ) -> Result<CompactResult, EngineError> {
     let history = session.prepared();
@@ -25,8 +26,8 @@ pub(crate) fn compact_session(
     };
     let outcome = compact(index.messages(), &options, &|text| session.counter.text(text));
     if let CompactionOutcome::Compacted { summary, first_kept_entry_id, tokens_before, .. } = &outcome {
-        permit
-            .commit(|| session.scratch().compact(summary, first_kept_entry_id, *tokens_before, &session.counter))?
+        let mut write = || session.scratch().compact(summary, first_kept_entry_id, *tokens_before, &session.counter);
+        commit(&mut write)?
             .map_err(|reason| EngineError::failed(format!("the compaction cannot be written: {reason}")))?;
     }
     Ok(outcome.into())

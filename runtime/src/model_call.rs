@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use context_engine_interface::{CompactResult, EngineError};
 use context_engine_legacy::pipeline::{self, BOOTSTRAP, PipelineOptions};
+use context_engine_loader::LEGACY;
 use context_engine_loader::supervise::SYSTEM_PROMPT_SEPARATOR;
 use context_engine_loader::{
     AssembleError, AssembleRequest, Assembled, Call, CancelToken, CompactRequest, EngineHandle, Permit,
@@ -150,6 +151,14 @@ impl LiveSession {
             CompactRequest { token_budget: self.message_budget(), current_tokens: tokens, force: true, manual: false };
         match handle.compact(&self.call(host_params), request) {
             Ok(answer) if answer.value.compacted => true,
+            // Not its business, and it did not hand it on: the runtime's own compaction, in the same recovery (report G7).
+            Ok(answer) if !handle.info().owns_compaction && answer.served_by != LEGACY => {
+                let (engine, reason) =
+                    (&answer.served_by, answer.value.reason.as_deref().unwrap_or("none given").to_owned());
+                tracing::info!(engine, reason, "the engine does not compact; the runtime does");
+                let usable = self.message_budget();
+                compact_session(self, |write| Ok(write()), usable).is_ok_and(|result| result.compacted)
+            }
             Ok(answer) => {
                 tracing::info!(reason = answer.value.reason.as_deref().unwrap_or("none given"), "not compacted");
                 false
@@ -167,7 +176,7 @@ impl SessionServices for LiveSession {
         let request: Value = serde_json::from_str(request_json)
             .map_err(|error| EngineError::failed(format!("delegate_compaction: no JSON request: {error}")))?;
         let budget = request.get("tokenBudget").and_then(Value::as_u64).unwrap_or_else(|| self.message_budget());
-        compact_session(self, permit, budget.min(self.message_budget()))
+        compact_session(self, |write| permit.commit(write), budget.min(self.message_budget()))
     }
 
     fn read_transcript(&self, after: Option<&str>, limit: u32) -> Result<String, EngineError> {

@@ -120,7 +120,7 @@ impl TestHost {
     pub fn verdicts(&self) -> Vec<(String, Result<Plugin, LoaderError>)> {
         let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let named = |found: Result<Plugin, LoaderError>| match found {
-            Ok(plugin) => (name(&plugin.candidate.path), Ok(plugin)),
+            Ok(plugin) => (name(&plugin.candidate().path), Ok(plugin)),
             Err(error) => (name(&error.path), Err(error)),
         };
         self.loader().scan().into_iter().map(named).collect()

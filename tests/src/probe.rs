@@ -95,9 +95,9 @@ impl Probe {
     #[track_caller]
     pub fn run_with(&self, options: &ProbeOptions, config: &Value) -> Result<ProbeReport, ProbeFailure> {
         let plugin = self.host.loader().find(self.id).expect("nothing to see in the bytes");
-        let library = self.library.as_deref().unwrap_or(&plugin.staged.path);
+        let library = self.library.as_deref().unwrap_or(&plugin.staged().path);
         let started = Instant::now();
-        let outcome = probe::probe(options, library, &plugin.inspection.record, Some(config), &self.scratch());
+        let outcome = probe::probe(options, library, &plugin.inspection().record, Some(config), &self.scratch());
         let took = started.elapsed();
         assert!(took < options.deadline + Duration::from_secs(2), "it took {took:?}: {outcome:?}");
         assert_eq!(children(), Vec::<String>::new(), "no process may be left: {outcome:?}");

@@ -160,7 +160,7 @@ fn a_new_engine_works_in_an_old_host() {
     let host = TestHost::new();
     fs::copy(&appended().engine, host.plugins().join(library_name("changed"))).expect("copied");
     let found = host.loader().find("changed").expect("usable");
-    assert_eq!(found.inspection.record.interface_version, "1.1.0");
+    assert_eq!(found.inspection().record.interface_version, "1.1.0");
     // What the host has never heard of: no parameter, and the engine's own default bodies.
     let text = "changed answers: param None, call 7, host 70";
     assert_eq!(

@@ -43,7 +43,7 @@ fn scan(host: &TestHost) -> Vec<(String, Result<Plugin, LoaderError>)> {
     std::thread::spawn(move || send.send(loader.scan()));
     let found = receive.recv_timeout(Duration::from_secs(120)).expect("scanning must not wait for anything");
     let named = |found: Result<Plugin, LoaderError>| {
-        let path = found.as_ref().map_or_else(|error| &error.path, |plugin| &plugin.candidate.path);
+        let path = found.as_ref().map_or_else(|error| &error.path, |plugin| &plugin.candidate().path);
         (path.file_name().unwrap_or_default().to_string_lossy().into_owned(), found)
     };
     found.into_iter().map(named).collect()
@@ -293,7 +293,7 @@ fn overwriting_the_dropped_file_does_not_disturb_the_running_engine() {
 #[test]
 fn a_private_copy_that_somebody_damaged_is_made_again() {
     let host = TestHost::with(&["alpha"]);
-    let staged = host.loader().find("alpha").expect("usable").staged.path;
+    let staged = host.loader().find("alpha").expect("usable").staged().path.clone();
     fs::write(&staged, "damaged").expect("written");
     assert!(answer(&host.engine("alpha", Value::Null)).starts_with("alpha"));
 }
@@ -370,7 +370,7 @@ fn a_growing_file_is_not_used_before_its_last_piece() {
         match host.verdicts().pop() {
             None => {}
             Some((_, Ok(plugin))) => {
-                assert_eq!(fs::read(&plugin.staged.path).expect("staged"), whole, "half a library was accepted");
+                assert_eq!(fs::read(&plugin.staged().path).expect("staged"), whole, "half a library was accepted");
             }
             Some((_, Err(error))) => {
                 refused += 1;
@@ -391,7 +391,7 @@ fn a_file_replaced_by_another_build_of_the_same_length_and_time_is_noticed() {
     let host = TestHost::with(&["alpha"]);
     let path = host.plugins().join(library_name("alpha"));
     let loader = host.loader();
-    let digest = || loader.clone().find("alpha").expect("usable").staged.digest;
+    let digest = || loader.clone().find("alpha").expect("usable").staged().digest;
     // Long enough for the loader to remember what it saw.
     std::thread::sleep(Duration::from_millis(2_100));
     let first = digest();

@@ -136,6 +136,6 @@ fn an_engine_that_needs_a_newer_glibc_names_both_versions() {
     assert!(here.split('.').all(|number| number.parse::<u32>().is_ok()), "{reason}");
     assert_eq!(advice, " build the engine on an older system, or upgrade this one");
     let usable = verdicts.iter().find_map(|(_, found)| found.as_ref().ok()).expect("the other one");
-    assert!(usable.inspection.glibc.as_deref().is_some_and(|version| version.starts_with("2.")));
+    assert!(usable.inspection().glibc.as_deref().is_some_and(|version| version.starts_with("2.")));
     assert!(host.engine("alpha", serde_json::Value::Null).why().expect("why").contains("GLIBC_9.99"));
 }

@@ -24,7 +24,7 @@ fn a_plugins_directory_that_is_a_link_is_accepted() {
     fs::rename(host.plugins(), &disk).expect("moved");
     symlink("disk", host.plugins()).expect("a link");
     assert!(answer(&host.engine("alpha", Value::Null)).starts_with("alpha"));
-    let seen = host.loader().find("alpha").expect("usable").candidate;
+    let seen = host.loader().find("alpha").expect("usable").candidate().clone();
     assert_eq!(seen.path, host.plugins().join(library_name("alpha")), "shown as the person named it");
     fs::remove_file(host.plugins()).expect("removed");
     symlink("nowhere", host.plugins()).expect("a link");

@@ -361,7 +361,7 @@ fn a_library_that_is_not_installed_is_named_when_the_engine_is_opened() {
     bytes[at..at + nowhere.len()].copy_from_slice(nowhere);
     host.put(&library_name("alpha"), bytes);
     let plugin = host.loader().find("alpha").expect("nothing is wrong with the file");
-    assert!(plugin.inspection.needs.contains(&"libnope_.so.9".to_owned()), "{:?}", plugin.inspection.needs);
+    assert!(plugin.inspection().needs.contains(&"libnope_.so.9".to_owned()), "{:?}", plugin.inspection().needs);
     let handle = host.engine("alpha", Value::Null);
     let why = handle.why().expect("refused");
     assert!(why.contains("open: it needs libnope_.so.9, which this system does not have; install it"), "{why}");

@@ -278,7 +278,7 @@ fn a_probe_that_cannot_be_run_convicts_nobody() {
     fs::write(probe.host.root().join("file"), "").expect("written");
     let plugin = probe.host.loader().find("probed").expect("usable");
     let scratch = probe.host.root().join("file/probes");
-    let failed = probe::probe(&probe.options(), &plugin.staged.path, &plugin.inspection.record, None, &scratch);
+    let failed = probe::probe(&probe.options(), &plugin.staged().path, &plugin.inspection().record, None, &scratch);
     let failure = failed.expect_err("no folder");
     assert!(failure.to_string().starts_with("the probe could not be run: making its folder: "), "{failure}");
     let ran = probe.host.run(["probe-plugin"]);
@@ -296,7 +296,7 @@ fn a_child_that_nobody_waits_for_ends_itself() {
         let folder = tempfile::tempdir().expect("a folder");
         fs::create_dir(folder.path().join("state")).expect("a folder");
         let request = json!({
-            "record": plugin.inspection.record,
+            "record": plugin.inspection().record,
             "config": null,
             "deadlineMs": deadline_ms,
             "parent": parent,
@@ -304,7 +304,7 @@ fn a_child_that_nobody_waits_for_ends_itself() {
         fs::write(folder.path().join("request.json"), request.to_string()).expect("written");
         let mut child = Command::new(command())
             .arg("probe-plugin")
-            .args([folder.path(), &plugin.staged.path])
+            .args([folder.path(), &plugin.staged().path])
             // In there it holds the loader's lock: the worst place to be ended in.
             .env(CONSTRUCTOR, "hang")
             .stderr(Stdio::null())
@@ -332,7 +332,8 @@ fn what_a_killed_host_left_behind_is_removed() {
     fs::File::open(&old).and_then(|folder| folder.set_modified(yesterday)).expect("made old");
     let plugin = probe.host.loader().find("alpha").expect("usable");
     let scratch = probe.scratch();
-    probe::probe(&probe.options(), &plugin.staged.path, &plugin.inspection.record, None, &scratch).expect("it passes");
+    probe::probe(&probe.options(), &plugin.staged().path, &plugin.inspection().record, None, &scratch)
+        .expect("it passes");
     assert!(!old.exists() && young.exists(), "what is young may belong to another host");
 }
 

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use context_engine_interface::EngineError;
 use context_engine_loader::{
     AssembleError, CompactRequest, Creation, Deadlines, EngineHandle, HostProfile, Loader, LoaderOptions, OnFailure,
-    Problem, TurnTaken,
+    Permit, Problem, SessionServices, TurnTaken,
 };
 use context_engine_tests::host::TestHost;
 use context_engine_tests::session::{
@@ -29,6 +30,7 @@ struct Faulty {
     host: TestHost,
     loader: Loader,
     handle: EngineHandle,
+    creation: Creation,
 }
 
 impl Faulty {
@@ -36,20 +38,31 @@ impl Faulty {
         Faulty::with(faults, |_| {})
     }
 
+    /// With 20 ms for `member`, which is healthy otherwise; what sleeps takes 200.
+    fn with_deadline(member: &str, faults: Value) -> Faulty {
+        let mut faulty = Faulty::new(json!({}));
+        faulty.set(faults);
+        let short = [(member.to_owned(), Duration::from_millis(20))];
+        faulty.creation.deadlines = Deadlines::with(short).expect("a member");
+        faulty.handle = faulty.loader.engine("faulty", &faulty.creation).expect("a handle");
+        faulty
+    }
+
     fn with(faults: Value, change: impl FnOnce(&mut LoaderOptions)) -> Faulty {
         let host = TestHost::with(&["faulty"]);
         let mut options = host.options();
         change(&mut options);
         let loader = Loader::new(options);
-        std::fs::write(host.root().join("faults.json"), json!({ "faults": faults, "sleep_ms": 100 }).to_string())
+        std::fs::write(host.root().join("faults.json"), json!({ "faults": faults, "sleep_ms": 200 }).to_string())
             .expect("written");
-        let handle = loader.engine("faulty", &creation(&host)).expect("a handle");
-        Faulty { host, loader, handle }
+        let creation = creation(&host, &faults);
+        let handle = loader.engine("faulty", &creation).expect("a handle");
+        Faulty { host, loader, handle, creation }
     }
 
     /// From now on.
     fn set(&self, faults: Value) {
-        let text = json!({ "faults": faults, "sleep_ms": 100 }).to_string();
+        let text = json!({ "faults": faults, "sleep_ms": 200 }).to_string();
         // As one step: the engine may be reading.
         let (new, file) = (self.host.root().join("faults.new"), self.host.root().join("faults.json"));
         std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &file)).expect("written");
@@ -65,12 +78,15 @@ impl Faulty {
     }
 }
 
-fn creation(host: &TestHost) -> Creation {
+/// Short deadlines for what is to hang, long ones for the rest: this machine may be busy.
+fn creation(host: &TestHost, faults: &Value) -> Creation {
+    let hangs = |place: &str| faults[place].as_str().is_some_and(|what| what.contains("hang") || what == "late-write");
     let members = ["create", "bootstrap", "maintain", "ingest", "ingest_batch", "assemble", "after_turn", "compact"];
-    let short = members.iter().chain(&["dispose"]).map(|member| ((*member).to_owned(), LIMIT));
+    let short = members.into_iter().filter(|member| hangs(member)).map(|member| (member.to_owned(), LIMIT));
+    let released = (hangs("dispose") || hangs("drop")).then(|| ("dispose".to_owned(), LIMIT));
     Creation {
         config: Some(json!({ "from_file": host.root().join("faults.json") })),
-        deadlines: Deadlines::with(short).expect("members"),
+        deadlines: Deadlines::with(short.chain(released)).expect("members"),
         ..Creation::default()
     }
 }
@@ -120,7 +136,9 @@ fn a_hang_in_any_member_costs_its_deadline_once() {
             "compact" => "Compaction timed out".to_owned(),
             _ => format!("faulty: {member}: `{member}` did not return within 100 ms"),
         };
-        assert_eq!(why, Some(expected));
+        let why = why.expect("a reason");
+        let to_do = format!("; plugins.entries.faulty.timeoutsMs.{member} gives it longer than 100");
+        assert_eq!(why, expected + &to_do);
         assert_eq!(handle.info().id, "legacy", "{member}");
         assert_eq!(answer(handle), "legacy | one | uno | two | dos | three", "{member}");
         assert_eq!(faulty.reached(member), 1, "{member}: an engine that hangs is not called again");
@@ -166,7 +184,8 @@ fn a_late_answer_is_ignored_and_cannot_write() {
 fn an_engine_that_stops_when_told_to_has_still_missed_its_deadline() {
     let faulty = Faulty::new(json!({ "assemble": "hang-polite" }));
     assert_eq!(within_the_deadline(|| served_by(&faulty.handle)), "legacy");
-    assert_eq!(faulty.handle.why().as_deref(), Some("faulty: assemble: `assemble` did not return within 100 ms"));
+    let why = faulty.handle.why().expect("a reason");
+    assert!(why.starts_with("faulty: assemble: `assemble` did not return within 100 ms"), "{why}");
 }
 
 /// Issue 4: 64 hung calls in a row; legacy answers within its normal time, and the shutdown is short.
@@ -183,12 +202,26 @@ fn sixty_four_hung_calls_in_a_row_leave_legacy_as_fast_as_ever() {
     let why = faulty.handle.why().expect("a reason");
     assert!(why.contains("64 calls of it never returned and hold a thread each; restart the host"), "{why}");
     assert_eq!(faulty.reached("assemble"), 64);
+    let median_of_50 = |handle: &EngineHandle| {
+        let mut times: Vec<Duration> = (0..50)
+            .map(|_| {
+                let started = Instant::now();
+                assert_eq!(served_by(handle), "legacy");
+                started.elapsed()
+            })
+            .collect();
+        times.sort_unstable();
+        times[25]
+    };
+    let alone = median_of_50(&TestHost::new().loader().engine("legacy", &Creation::default()).expect("legacy"));
+    let beside = median_of_50(&faulty.handle);
+    // A factor that tells "as ever" from "waits for something", on a machine that does other things as well.
+    assert!(beside < alone * 20 + Duration::from_millis(5), "{beside:?} beside the hung calls, {alone:?} alone");
     let started = Instant::now();
-    for _ in 0..50 {
-        assert_eq!(served_by(&faulty.handle), "legacy");
-    }
-    assert!(started.elapsed() < PATIENCE, "50 prompts of legacy took {:?}", started.elapsed());
-    within_the_deadline(|| faulty.handle.dispose("shutdown"));
+    faulty.lift_the_quarantine();
+    drop(faulty.loader.engine("faulty", &faulty.creation).expect("a handle"));
+    faulty.handle.dispose("shutdown");
+    assert!(started.elapsed() < Duration::from_secs(5), "the shutdown took {:?}", started.elapsed());
 }
 
 #[test]
@@ -308,6 +341,111 @@ fn a_lie_about_tokens_is_not_believed() {
     assert_eq!((prompt.served_by.as_str(), prompt.tokens), ("faulty", honest.tokens));
 }
 
+/// A session whose transcript cannot be written just now.
+struct Broken;
+
+impl SessionServices for Broken {
+    fn complete(&self, _: Permit<'_>, _: &str) -> Result<String, EngineError> {
+        Err(EngineError::failed("the provider is overloaded"))
+    }
+}
+
+#[test]
+fn a_service_that_fails_sets_nobody_aside() {
+    let faulty = Faulty::new(json!({ "assemble": "unavailable" }));
+    let mut call = plain_call();
+    call.services = Arc::new(Broken);
+    let prompt = assemble_in(&call, &faulty.handle, &three_turns(), BUDGET).expect("a prompt");
+    assert_eq!(prompt.why.as_deref(), Some("faulty: assemble: the provider is overloaded"));
+    assert_eq!(faulty.handle.why(), None);
+}
+
+#[test]
+fn an_error_of_its_own_is_the_engines_also_when_a_service_failed() {
+    let faulty = Faulty::new(json!({ "assemble": "error" }));
+    let mut call = plain_call();
+    call.services = Arc::new(Broken);
+    assemble_in(&call, &faulty.handle, &three_turns(), BUDGET).expect("a prompt");
+    assert_eq!(faulty.handle.why().as_deref(), Some("faulty: assemble: assemble errs on purpose"));
+}
+
+#[test]
+fn an_instance_that_is_made_too_late_is_dropped_where_it_was_made() {
+    // Its destructor hangs; on the host's thread that would hold the host.
+    let faulty = within_the_deadline(|| Faulty::with_deadline("create", json!({ "create": "sleep", "drop": "hang" })));
+    assert_eq!(served_by(&faulty.handle), "legacy");
+    let why = faulty.handle.why().expect("a reason");
+    assert!(why.contains("open: create: it did not return within 20 ms"), "{why}");
+    let patience = Instant::now() + PATIENCE;
+    while faulty.reached("drop") == 0 {
+        assert!(Instant::now() < patience, "it was never dropped");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn while_one_session_opens_the_engine_anew_the_others_are_answered_by_legacy() {
+    let faulty = Faulty::new(json!({ "assemble": "error" }));
+    assert_eq!(served_by(&faulty.handle), "legacy");
+    faulty.set(json!({ "create": "sleep" }));
+    faulty.lift_the_quarantine();
+    thread::scope(|scope| {
+        let opening = scope.spawn(|| served_by(&faulty.handle));
+        while faulty.reached("create") < 2 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(served_by(&faulty.handle), "legacy");
+        assert_eq!(opening.join().expect("it was answered"), "faulty");
+    });
+}
+
+#[test]
+fn after_its_disposal_a_handle_opens_nothing_any_more() {
+    let faulty = Faulty::new(json!({ "assemble": "error" }));
+    assert_eq!(served_by(&faulty.handle), "legacy");
+    faulty.handle.dispose("shutdown");
+    faulty.lift_the_quarantine();
+    assert_eq!(served_by(&faulty.handle), "legacy");
+    assert_eq!(faulty.reached("create"), 1);
+}
+
+#[test]
+fn a_disposal_that_has_to_wait_for_a_call_blames_nobody() {
+    let faulty = Faulty::with_deadline("dispose", json!({ "assemble": "sleep" }));
+    thread::scope(|scope| {
+        let calling = scope.spawn(|| served_by(&faulty.handle));
+        while faulty.reached("assemble") == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        faulty.handle.dispose("shutdown");
+        assert_eq!(calling.join().expect("it was answered"), "faulty", "a call that runs is not cut off");
+    });
+    assert!(faulty.loader.quarantine().list().is_empty());
+    let patience = Instant::now() + PATIENCE;
+    while faulty.reached("drop") == 0 {
+        assert!(Instant::now() < patience, "it was never released");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn calls_that_are_taken_back_and_never_end_are_bounded_too() {
+    let faulty = Faulty::new(json!({}));
+    faulty.set(json!({ "assemble": "hang" }));
+    for _ in 0..context_engine_loader::supervise::MAX_LOST + 8 {
+        let call = plain_call();
+        let cancel = call.cancel.clone();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                thread::sleep(Duration::from_millis(2));
+                cancel.cancel();
+            });
+            let _ = assemble_in(&call, &faulty.handle, &three_turns(), BUDGET);
+        });
+    }
+    assert!(faulty.reached("assemble") <= context_engine_loader::supervise::MAX_LOST);
+}
+
 #[test]
 fn a_service_this_host_lacks_sets_nobody_aside() {
     let faulty = Faulty::new(json!({ "assemble": "unavailable" }));
@@ -335,7 +473,7 @@ fn under_the_strict_policy_no_other_engine_answers() {
 
     let missing = faulty.loader.engine("nowhere", &Creation::default()).expect_err("no handle");
     assert!(matches!(missing.problem, Problem::NotFound { .. }), "{missing}");
-    let quarantined = faulty.loader.engine("faulty", &creation(&faulty.host)).expect_err("no handle");
+    let quarantined = faulty.loader.engine("faulty", &faulty.creation).expect_err("no handle");
     assert!(matches!(quarantined.problem, Problem::Quarantined { .. }), "{quarantined}");
     assert_eq!(faulty.loader.engine("legacy", &Creation::default()).expect("legacy was asked for").why(), None);
 }
@@ -359,11 +497,11 @@ fn a_host_that_cannot_do_what_the_engine_requires_does_not_run_it() {
 fn an_engine_that_was_set_aside_is_not_opened_for_the_next_session() {
     let faulty = Faulty::new(json!({ "assemble": "error" }));
     assert_eq!(served_by(&faulty.handle), "legacy");
-    let next = faulty.loader.engine("faulty", &creation(&faulty.host)).expect("a handle");
+    let next = faulty.loader.engine("faulty", &faulty.creation).expect("a handle");
     let why = next.why().expect("a reason");
     assert!(why.contains("quarantined since it failed during assemble: assemble errs on purpose"), "{why}");
     assert_eq!(faulty.reached("create"), 1);
-    let changed = Creation { config: Some(json!({ "faults": {} })), ..creation(&faulty.host) };
+    let changed = Creation { config: Some(json!({ "faults": {} })), ..faulty.creation.clone() };
     assert_eq!(faulty.loader.engine("faulty", &changed).expect("a handle").why(), None, "another configuration may do");
 }
 
@@ -380,7 +518,7 @@ fn an_engine_that_plans_nothing_because_the_newest_turn_is_too_long_stays() {
 #[test]
 fn a_build_that_one_session_has_set_aside_leaves_the_others_after_their_turn() {
     let faulty = Faulty::new(json!({}));
-    let other = faulty.loader.engine("faulty", &creation(&faulty.host)).expect("a handle");
+    let other = faulty.loader.engine("faulty", &faulty.creation).expect("a handle");
     assert_eq!(served_by(&other), "faulty");
     faulty.set(json!({ "assemble": "error" }));
     assert_eq!(served_by(&faulty.handle), "legacy");

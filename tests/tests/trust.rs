@@ -229,7 +229,7 @@ fn the_list_says_blocked_and_what_a_person_blocked_is_no_finding() {
 #[test]
 fn a_pinned_plugin_is_used_in_the_pinned_build_only() {
     let host = TestHost::with(&["alpha", "beta"]);
-    let digest = host.loader().find("alpha").expect("usable").staged.digest.to_string();
+    let digest = host.loader().find("alpha").expect("usable").staged().digest.to_string();
     let pinned = |pin: &str| {
         let policy = policy(|policy| policy.pins = [("alpha".to_owned(), pin.to_owned())].into());
         host.loader_with(vec![host.plugins().into()], policy).find("alpha")

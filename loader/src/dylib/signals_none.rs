@@ -40,7 +40,7 @@ pub(crate) fn handlers_changed(_: &Handlers) -> Vec<i32> {
 }
 
 /// Puts back the handlers that changed since `before`.
-pub(crate) fn restore(_: &Handlers) -> Vec<i32> {
+pub(crate) fn restore(_: &Handlers, _: &std::path::Path) -> Vec<i32> {
     vec![]
 }
 

@@ -1,4 +1,4 @@
-//! Step 4, probe: a child process opens the library, creates an engine and runs a short self-test, before this process
+//! Step 5, probe: a child process opens the library, creates an engine and runs a short self-test, before this process
 //! does.
 //!
 //! Decision: a library can end, block or corrupt the process that opens it, and nothing inside that process can prevent

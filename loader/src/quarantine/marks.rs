@@ -79,7 +79,7 @@ type Counts = [AtomicU32; 32];
 
 /// The marks of this process in one state folder. Cheap to clone; the last clone removes the file.
 #[derive(Debug, Clone)]
-pub struct Marks {
+pub(crate) struct Marks {
     file: Option<Arc<MarksFile>>,
 }
 
@@ -99,7 +99,7 @@ struct Slots {
 impl Marks {
     /// A file of marks in `state_dir`, and the handlers that stamp them. Where no file can be made there are no marks,
     /// and that is said once; an empty path means that the host wants none.
-    pub fn open(state_dir: &Path) -> Marks {
+    pub(crate) fn open(state_dir: &Path) -> Marks {
         if state_dir.as_os_str().is_empty() {
             return Marks { file: None };
         }
@@ -121,7 +121,7 @@ impl Marks {
     }
 
     /// A mark for one thread that calls `subject`. Its place is used again when it is dropped.
-    pub fn slot(&self, subject: &Subject) -> MarkSlot {
+    pub(crate) fn slot(&self, subject: &Subject) -> MarkSlot {
         let place = self.file.clone().and_then(|file| {
             let at = file.take(subject)?;
             Some(Place { file, at, key: subject.key })
@@ -214,7 +214,7 @@ impl Drop for Place {
 
 /// The mark of one engine thread.
 #[derive(Debug)]
-pub struct MarkSlot {
+pub(crate) struct MarkSlot {
     /// `None`: no marks.
     place: Option<Place>,
     counts: Arc<Counts>,
@@ -225,7 +225,7 @@ pub struct MarkSlot {
 impl MarkSlot {
     /// Marks that this thread is in `operation` until what is returned is dropped. Costs one system call, and one more
     /// at the end: about 2 µs for both, on a shared x86_64 VM.
-    pub fn enter(&self, operation: &'static str) -> InCall<'_> {
+    pub(crate) fn enter(&self, operation: &'static str) -> InCall<'_> {
         let index = OPERATIONS.iter().position(|name| *name == operation).unwrap_or(0);
         let mut call = InCall { slot: self, operation: index, outer: 0, before: None, this_thread_only: PhantomData };
         if let Some(place) = &self.place {
@@ -243,7 +243,7 @@ impl MarkSlot {
 
 /// A call that is running. Stays on its thread.
 #[derive(Debug)]
-pub struct InCall<'a> {
+pub(crate) struct InCall<'a> {
     slot: &'a MarkSlot,
     operation: usize,
     /// What the mark said before, as in `running`: a call within a call.
@@ -272,13 +272,13 @@ impl Drop for InCall<'_> {
 
 /// From now on this thread runs the host's own code for an engine: what it does there is not the engine's fault. Ends
 /// when what is returned is dropped.
-pub fn pause() -> Paused {
+pub(crate) fn pause() -> Paused {
     Paused { before: signals::set_paused(true), this_thread_only: PhantomData }
 }
 
 /// The host's own code on an engine's thread.
 #[derive(Debug)]
-pub struct Paused {
+pub(crate) struct Paused {
     before: bool,
     this_thread_only: PhantomData<*const ()>,
 }

@@ -15,11 +15,11 @@
 //! "In a row" ends when a process uses the engine to the end without a fault ([`Quarantine::served`]), or is found to have
 //! completed such calls before it was killed.
 //!
-//! Crash marks are in [`marks`], the rules by which they convict in [`Quarantine::settle_marks`].
+//! Crash marks are in `marks`, the rules by which they convict in [`Quarantine::settle_marks`].
 
 mod folder;
 mod key;
-pub mod marks;
+pub(crate) mod marks;
 mod record;
 mod settle;
 #[cfg(test)]
@@ -34,6 +34,7 @@ use std::time::{Duration, SystemTime};
 
 pub use folder::Unreadable;
 pub use key::{QuarantineKey, Subject};
+pub use marks::FOLDER as MARKS_FOLDER;
 pub use record::{Fault, Incident, ProcessStamp, Record, Scope};
 pub use settle::{Finding, Verdict};
 

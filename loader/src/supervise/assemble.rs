@@ -153,8 +153,12 @@ impl EngineHandle {
             // Whole turns are all it knows, and the newest is longer than the budget.
             Refusal::Plan(PlanError::Empty { .. }) if too_long => None,
             Refusal::Plan(_) => Some(Fault::Answer),
-            // What it added may be what leaves no room; or nobody could have made this prompt.
-            Refusal::Prompt(_) => engine.was_over_budget().then_some(Fault::OverBudget),
+            // What it added may be what leaves no room.
+            Refusal::Prompt(AssembleError::Budget { .. }) if !too_long => {
+                engine.was_over_budget().then_some(Fault::OverBudget)
+            }
+            // Nobody could have made this prompt, or it was the host that could not.
+            Refusal::Prompt(_) => None,
         };
         match fault {
             Some(fault) => self.set_aside(engine, "assemble", fault, refusal),
@@ -227,8 +231,11 @@ impl EngineHandle {
         let mut target = room - render_reserve(room);
         let mut smallest = u64::MAX;
         for _ in 0..FIT_ATTEMPTS {
-            let plan = ask(&self.shared.legacy, call, request, Arc::clone(&history), target)?;
-            let applied = plan::apply(&plan, &history)?;
+            // A fault in here is not that of the engine whose prompt is fitted.
+            let ours = |reason: String| Refusal::Prompt(AssembleError::Legacy { reason });
+            let plan = ask(&self.shared.legacy, call, request, Arc::clone(&history), target);
+            let plan = plan.map_err(|refusal| ours(refusal.to_string()))?;
+            let applied = plan::apply(&plan, &history).map_err(|error| ours(error.to_string()))?;
             let cut = history.len() - applied.kept;
             let (prompt, repaired) = to_prompt(applied.messages);
             let tokens = count(&prompt, &request.counter);

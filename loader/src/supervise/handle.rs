@@ -55,6 +55,10 @@ enum Seat {
         why: Option<String>,
         held_by: Option<QuarantineKey>,
     },
+    /// `legacy`, while one session opens the engine anew.
+    Opening {
+        why: Option<String>,
+    },
 }
 
 impl EngineHandle {
@@ -110,17 +114,19 @@ impl EngineHandle {
 
     /// Who answers now, and why it is not the one asked for.
     pub(super) fn current(&self) -> (Arc<Supervised>, Option<String>) {
-        let legacy = || Arc::clone(&self.shared.legacy);
+        if let Seat::Legacy { held_by: Some(key), .. } = self.seat()
+            && self.shared.quarantine.holds(&key).is_none()
+        {
+            self.open_again(&key);
+        }
+        let legacy = |why| (Arc::clone(&self.shared.legacy), why);
         match self.seat() {
-            Seat::Taken(engine) => (engine, None),
-            Seat::Legacy { held_by: Some(key), .. } if self.shared.quarantine.holds(&key).is_none() => {
-                self.open_again(&key);
-                match self.seat() {
-                    Seat::Taken(engine) => (engine, None),
-                    Seat::Legacy { why, .. } => (legacy(), why),
-                }
-            }
-            Seat::Legacy { why, .. } => (legacy(), why),
+            // Set aside a moment ago, by a session that is about to say so here.
+            Seat::Taken(engine) => match engine.why_set_aside() {
+                Some(why) => legacy(Some(why.to_owned())),
+                None => (engine, None),
+            },
+            Seat::Legacy { why, .. } | Seat::Opening { why } => legacy(why),
         }
     }
 
@@ -128,17 +134,31 @@ impl EngineHandle {
         self.shared.seat.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Opens the engine anew, now that nothing holds it back.
+    /// Changes the seat, if it is as `expected`. Nothing else is done under its lock: sessions read it at each call.
+    fn take_seat(&self, expected: impl FnOnce(&Seat) -> bool, next: Seat) -> bool {
+        let mut seat = self.shared.seat.write().unwrap_or_else(PoisonError::into_inner);
+        let as_expected = expected(&seat);
+        if as_expected {
+            *seat = next;
+        }
+        as_expected
+    }
+
+    /// Opens the engine anew, now that nothing holds it back. `legacy` answers other sessions meanwhile.
     fn open_again(&self, lifted: &QuarantineKey) {
         let Some(opener) = &self.shared.opener else { return };
-        let mut seat = self.shared.seat.write().unwrap_or_else(PoisonError::into_inner);
+        let held = |seat: &Seat| matches!(seat, Seat::Legacy { held_by: Some(key), .. } if key == lifted);
+        let Seat::Legacy { why, .. } = self.seat() else { return };
         // Another session may have been faster.
-        if matches!(&*seat, Seat::Legacy { held_by: Some(key), .. } if key == lifted) {
-            *seat = match opener() {
-                Ok(engine) => Seat::Taken(Arc::new(engine)),
-                Err(refused) => refused.seat(),
-            };
+        if !self.take_seat(held, Seat::Opening { why }) {
+            return;
         }
+        let next = match opener() {
+            Ok(engine) => Seat::Taken(Arc::new(engine)),
+            Err(refused) => refused.seat(),
+        };
+        // Unless the handle was disposed of meanwhile; then what was opened goes the way it came.
+        self.take_seat(|seat| matches!(seat, Seat::Opening { .. }), next);
     }
 
     /// Sets a failed engine aside. Returns why `legacy` answers this call.
@@ -152,15 +172,12 @@ impl EngineHandle {
         let id = &engine.info.id;
         let why = format!("{id}: {member}: {error}");
         let Some(subject) = engine.subject() else { return why };
-        {
-            // Under the lock: nobody may see the engine gone and the seat still taken.
-            let mut seat = self.shared.seat.write().unwrap_or_else(PoisonError::into_inner);
-            if !engine.retire(why.clone()) {
-                return why;
-            }
-            self.shared.quarantine.add(subject, member, fault, &error.to_string());
-            *seat = Seat::Legacy { why: Some(why.clone()), held_by: Some(subject.key) };
+        if !engine.retire(why.clone()) {
+            return why;
         }
+        // Before the seat: a seat that names a quarantine which is not there is opened anew.
+        self.shared.quarantine.add(subject, member, fault, &error.to_string());
+        self.give_seat_up(engine, &why);
         tracing::error!(
             engine = id,
             "Context engine \"{id}\" failed during {member}: {}; quarantining it for this process and falling back to \
@@ -176,10 +193,16 @@ impl EngineHandle {
         let Some(subject) = engine.subject() else { return };
         let Some(record) = self.shared.quarantine.holds(&subject.key) else { return };
         let why = format!("{} was set aside: {}: {}", subject.engine, record.operation, record.reason);
-        let mut seat = self.shared.seat.write().unwrap_or_else(PoisonError::into_inner);
         if engine.retire(why.clone()) {
-            *seat = Seat::Legacy { why: Some(why), held_by: Some(subject.key) };
+            self.give_seat_up(engine, &why);
         }
+    }
+
+    /// Gives the seat of `engine` to `legacy`, until its quarantine is lifted.
+    fn give_seat_up(&self, engine: &Arc<Supervised>, why: &str) {
+        let its_own = |seat: &Seat| matches!(seat, Seat::Taken(seated) if Arc::ptr_eq(seated, engine));
+        let held_by = engine.subject().map(|subject| subject.key);
+        self.take_seat(its_own, Seat::Legacy { why: Some(why.to_owned()), held_by });
     }
 
     /// Lets the engine release what it holds: `shutdown`, `reload` or `released`. A failure is logged. Later calls are
@@ -187,15 +210,15 @@ impl EngineHandle {
     pub fn dispose(&self, reason: &str) {
         let seat = {
             let mut seat = self.shared.seat.write().unwrap_or_else(PoisonError::into_inner);
-            match &*seat {
-                Seat::Taken(engine) => {
-                    let engine = Arc::clone(engine);
-                    *seat = Seat::Legacy { why: Some(format!("{} was disposed", engine.info.id)), held_by: None };
-                    engine
-                }
-                Seat::Legacy { .. } => return,
-            }
+            let (why, engine) = match &*seat {
+                Seat::Taken(engine) => (Some(format!("{} was disposed", engine.info.id)), Some(Arc::clone(engine))),
+                Seat::Legacy { why, .. } | Seat::Opening { why } => (why.clone(), None),
+            };
+            // For good: nothing is opened any more when a quarantine is lifted.
+            *seat = Seat::Legacy { why, held_by: None };
+            engine
         };
+        let Some(seat) = seat else { return };
         let served = seat.has_answered();
         match seat.dispose(reason) {
             Err(Failure::Its(fault, error)) => {

@@ -98,8 +98,8 @@ pub(crate) struct Lease {
     revoked: Mutex<bool>,
     /// The same, to be asked in loops.
     over: AtomicBool,
-    /// Whether a service the host does not have was asked for, or one of its own failed with a panic.
-    host_failed: AtomicBool,
+    /// What services answered that could not serve: an engine that hands it on is not at fault.
+    given: Mutex<Vec<String>>,
 }
 
 impl Lease {
@@ -111,7 +111,7 @@ impl Lease {
             started: OnceLock::new(),
             revoked: Mutex::new(false),
             over: AtomicBool::new(false),
-            host_failed: AtomicBool::new(false),
+            given: Mutex::default(),
         }
     }
 
@@ -126,12 +126,13 @@ impl Lease {
         *self.lock() = true;
     }
 
-    /// Whether a service was asked for that this host does not have, or that panicked.
-    pub(super) fn host_failed(&self) -> bool {
-        self.host_failed.load(Ordering::Relaxed)
+    /// Whether `error` is what a service of the host's answered in this call, as it was or in other words around it.
+    pub(super) fn gave(&self, error: &EngineError) -> bool {
+        let given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        given.iter().any(|text| error.message.contains(text.as_str()))
     }
 
-    fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire) || self.cancel.is_cancelled() || self.time_left() == Some(Duration::ZERO)
     }
 
@@ -145,18 +146,51 @@ impl Lease {
     }
 
     /// Runs a service of the host's, while the call lasts.
-    fn serve<R>(&self, service: impl FnOnce(Permit<'_>) -> Result<R, EngineError>) -> Result<R, EngineError> {
+    fn serve<R>(
+        &self,
+        name: &'static str,
+        service: impl FnOnce(Permit<'_>) -> Result<R, EngineError>,
+    ) -> Result<R, EngineError> {
         if self.is_over() {
             return Err(too_late());
         }
         // A fault in here is the host's, on whichever thread.
         let _not_the_engine = marks::pause();
-        // Until it has answered: a panic leaves this behind, and becomes the engine's error at the boundary.
-        let failed_before = self.host_failed.swap(true, Ordering::Relaxed);
+        // A panic becomes the engine's error at the boundary, in these words.
+        let panic = Remember { lease: self, name };
         let answer = service(Permit { lease: self });
-        let lacks = answer.as_ref().is_err_and(|error| error.code == ErrorCode::UNAVAILABLE);
-        self.host_failed.store(failed_before || lacks, Ordering::Relaxed);
-        if self.is_over() && answer.is_err() { Err(too_late()) } else { answer }
+        std::mem::forget(panic);
+        match answer {
+            Err(_) if self.is_over() => Err(too_late()),
+            Err(error) => {
+                self.remember(error.message.to_string());
+                Err(error)
+            }
+            answer => answer,
+        }
+    }
+
+    fn remember(&self, text: String) {
+        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        // An engine may ask again and again; the first answers say what is missing. An empty one says nothing.
+        if given.len() < MAX_GIVEN && !text.is_empty() {
+            given.push(text);
+        }
+    }
+}
+
+/// How many answers of services that could not serve are kept.
+const MAX_GIVEN: usize = 16;
+
+/// Remembers, when it is dropped, that a service panicked.
+struct Remember<'a> {
+    lease: &'a Lease,
+    name: &'static str,
+}
+
+impl Drop for Remember<'_> {
+    fn drop(&mut self) {
+        self.lease.remember(format!("the host's `{}` panicked", self.name));
     }
 }
 
@@ -170,23 +204,23 @@ impl CallServices for Lease {
     }
 
     fn complete(&self, request_json: &str) -> Result<String, EngineError> {
-        self.serve(|permit| self.services.complete(permit, request_json))
+        self.serve("complete", |permit| self.services.complete(permit, request_json))
     }
 
     fn rewrite_transcript(&self, request_json: &str) -> Result<String, EngineError> {
-        self.serve(|permit| self.services.rewrite_transcript(permit, request_json))
+        self.serve("rewrite_transcript", |permit| self.services.rewrite_transcript(permit, request_json))
     }
 
     fn delegate_compaction(&self, request_json: &str) -> Result<CompactResult, EngineError> {
-        self.serve(|permit| self.services.delegate_compaction(permit, request_json))
+        self.serve("delegate_compaction", |permit| self.services.delegate_compaction(permit, request_json))
     }
 
     fn read_transcript(&self, after: Option<&str>, limit: u32) -> Result<String, EngineError> {
-        self.serve(|_| self.services.read_transcript(after, limit))
+        self.serve("read_transcript", |_| self.services.read_transcript(after, limit))
     }
 
     fn memory_prompt_section(&self, request_json: &str) -> Result<Option<String>, EngineError> {
-        self.serve(|_| self.services.memory_prompt_section(request_json))
+        self.serve("memory_prompt_section", |_| self.services.memory_prompt_section(request_json))
     }
 }
 

@@ -44,6 +44,15 @@ pub struct CompactRequest {
 struct NoAnswer {
     why: String,
     error: EngineError,
+    /// Whether the engine was set aside for it.
+    set_aside: bool,
+}
+
+impl NoAnswer {
+    /// For the result `legacy` gives instead; of an engine that was set aside in the contract's words (§3.5).
+    fn remark(&self) -> String {
+        if self.set_aside { "context engine downgraded to legacy".to_owned() } else { self.why.clone() }
+    }
 }
 
 impl EngineHandle {
@@ -67,7 +76,8 @@ impl EngineHandle {
         if matches!(failure, Failure::NotItsFault(_)) {
             tracing::warn!(engine = engine.info.id, member, why, "legacy answers this call");
         }
-        Some(Err(NoAnswer { why, error: failure.into_error() }))
+        let set_aside = matches!(failure, Failure::Its(..));
+        Some(Err(NoAnswer { why, error: failure.into_error(), set_aside }))
     }
 
     fn answer<T>(&self, engine: &Supervised, value: T, why: Option<String>) -> Answer<T> {
@@ -89,7 +99,7 @@ impl EngineHandle {
         match answer.transpose() {
             Ok(answer) => self.answer(&engine, answer, why),
             Err(none) => {
-                let reason = Some("context engine downgraded to legacy".into()).into();
+                let reason = Some(none.remark().into()).into();
                 let result = BootstrapResult { reason, ..BootstrapResult::default() };
                 self.answer(&self.shared.legacy, Some(result), Some(none.why))
             }
@@ -111,7 +121,7 @@ impl EngineHandle {
         match answer.transpose() {
             Ok(answer) => self.answer(&engine, answer, why),
             Err(none) => {
-                let reason = Some("context engine downgraded to legacy".into()).into();
+                let reason = Some(none.remark().into()).into();
                 let result = MaintainResult { reason, ..MaintainResult::default() };
                 self.answer(&self.shared.legacy, Some(result), Some(none.why))
             }
@@ -250,7 +260,7 @@ impl EngineHandle {
             None => {
                 let error = EngineError::unsupported("ingest");
                 let why = self.set_aside(engine, "ingest", Fault::Error, &error);
-                Err(NoAnswer { why, error })
+                Err(NoAnswer { why, error, set_aside: true })
             }
         }
     }

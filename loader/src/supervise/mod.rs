@@ -11,7 +11,14 @@
 //! | `assemble` | whether a plan is believed, and the prompt it makes |
 //! | `supervised` | one call of one member, and whose fault it is when there is no answer |
 //! | `threads` | which thread an engine's code runs on, and when its caller leaves |
+//! | `ticket` | one call on its way to a thread and back, and who was too late |
 //! | `lease` | what an engine may do during a call, and that it may not after it |
+//! | `capability`, `host_params`, `deadlines`, `cancel` | what a call is asked with |
+//! | `history`, `plan`, `services` | what an engine is lent, and what it made of it |
+//!
+//! Locks, in the order in which they may be taken: the handle's seat; the pool's state; a ticket's work and answer. The
+//! quarantine's are taken with none of them held. Counters: `threads`, `left` and `last` change under the pool's state
+//! alone; `queued` and `running` are read without it and may lag behind by one.
 
 mod assemble;
 mod cancel;
@@ -48,6 +55,7 @@ pub(crate) use host_params::HostParamPolicy;
 pub(crate) use lease::Lease;
 pub(crate) use supervised::{Plugged, Supervised};
 pub(crate) use threads::{EngineThreads, Fate, Lost};
+pub(crate) use ticket::Engine;
 
 /// What a session calls an engine about: who asks, and with which growing part. Owned, because an engine that does not
 /// return keeps it.
@@ -63,19 +71,6 @@ pub struct Call {
     pub services: Arc<dyn SessionServices>,
     /// Takes the call back.
     pub cancel: CancelToken,
-}
-
-impl Call {
-    /// A call that belongs to no session.
-    fn outside_sessions() -> Call {
-        Call {
-            session_id: Arc::default(),
-            session_file: Arc::default(),
-            host_params: Arc::default(),
-            services: Arc::new(NoServices),
-            cancel: CancelToken::new(),
-        }
-    }
 }
 
 /// What a member answered, and who.

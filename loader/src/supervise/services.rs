@@ -5,6 +5,7 @@ use context_engine_transcript::TokenCounter;
 use tracing::level_filters::LevelFilter;
 
 use crate::error::on_one_line;
+use crate::quarantine::marks;
 
 /// The longest line of an engine that stands in the log, in bytes.
 const MAX_LOG_LINE: usize = 8 * 1024;
@@ -25,6 +26,7 @@ impl EngineServices {
 
 impl HostServices for EngineServices {
     fn log(&self, level: LogLevel, message: &str) {
+        let _not_the_engine = marks::pause();
         if level.min(LogLevel::TRACE) > self.max_log_level() {
             return;
         }
@@ -40,6 +42,7 @@ impl HostServices for EngineServices {
     }
 
     fn count_tokens(&self, text: &str) -> u64 {
+        let _not_the_engine = marks::pause();
         self.counter.text(text)
     }
 

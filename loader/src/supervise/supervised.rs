@@ -6,7 +6,8 @@
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
+use std::time::Instant;
 
 use context_engine_interface::record::EngineInfo;
 use context_engine_interface::{CallContext, ContextEngine, DisposeParamsFields, EngineError, ErrorCode, HostParams};
@@ -17,6 +18,7 @@ use super::deadlines::Deadlines;
 use super::host_params::HostParamPolicy;
 use super::lease::{Lease, NoServices};
 use super::threads::{EngineThreads, Fate};
+use super::ticket::Engine;
 use crate::quarantine::{Fault, Subject};
 
 /// How often in a row a prompt may be over budget, though the engine could have made one that is not.
@@ -61,12 +63,18 @@ pub(crate) struct Plugged {
     pub(crate) deadlines: Deadlines,
 }
 
-/// An engine of a plugin's, with threads of its own; or a linked one, which runs on the caller's.
+/// Where an engine's code runs.
+enum Home {
+    /// On the caller's thread: a linked engine is trusted, its calls have no deadline.
+    Linked(Engine),
+    /// On threads of its own, which hold the instance.
+    Plugged(Plugged),
+}
+
+/// An engine and what was learned of it.
 pub(crate) struct Supervised {
-    /// Gone once it is set aside: its last owner is one of its own threads, because its destructor is its code.
-    engine: RwLock<Option<Arc<dyn ContextEngine>>>,
+    home: Home,
     pub(crate) info: Arc<EngineInfo>,
-    plugged: Option<Plugged>,
     host_params: HostParamPolicy,
     /// Members that answered `Unsupported`: not asked again.
     unsupported: Mutex<BTreeSet<&'static str>>,
@@ -77,32 +85,21 @@ pub(crate) struct Supervised {
 }
 
 impl Supervised {
-    /// A linked engine. It is trusted: its calls have no deadline.
-    pub(crate) fn linked(engine: Arc<dyn ContextEngine>, info: EngineInfo) -> Supervised {
+    /// A linked engine.
+    pub(crate) fn linked(engine: Engine, info: EngineInfo) -> Supervised {
         let host_params = HostParamPolicy::new(info.accepted_host_params.clone());
-        Supervised::new(engine, info, host_params, None)
+        Supervised::new(Home::Linked(engine), info, host_params)
     }
 
-    /// An engine of a plugin's.
-    pub(crate) fn loaded(
-        engine: Arc<dyn ContextEngine>,
-        info: EngineInfo,
-        host_params: HostParamPolicy,
-        plugged: Plugged,
-    ) -> Supervised {
-        Supervised::new(engine, info, host_params, Some(plugged))
+    /// An engine of a plugin's, whose threads have its instance.
+    pub(crate) fn loaded(info: EngineInfo, host_params: HostParamPolicy, plugged: Plugged) -> Supervised {
+        Supervised::new(Home::Plugged(plugged), info, host_params)
     }
 
-    fn new(
-        engine: Arc<dyn ContextEngine>,
-        info: EngineInfo,
-        host_params: HostParamPolicy,
-        plugged: Option<Plugged>,
-    ) -> Supervised {
+    fn new(home: Home, info: EngineInfo, host_params: HostParamPolicy) -> Supervised {
         Supervised {
-            engine: RwLock::new(Some(engine)),
+            home,
             info: Arc::new(info),
-            plugged,
             host_params,
             unsupported: Mutex::default(),
             over_budget: AtomicU32::new(0),
@@ -111,13 +108,20 @@ impl Supervised {
         }
     }
 
+    fn plugged(&self) -> Option<&Plugged> {
+        match &self.home {
+            Home::Plugged(plugged) => Some(plugged),
+            Home::Linked(_) => None,
+        }
+    }
+
     /// The build, of a plugin's engine.
     pub(super) fn subject(&self) -> Option<&Subject> {
-        self.plugged.as_ref().map(|plugged| &plugged.subject)
+        self.plugged().map(|plugged| &plugged.subject)
     }
 
     /// Why the engine is not called any more.
-    pub(super) fn set_aside(&self) -> Option<&str> {
+    pub(super) fn why_set_aside(&self) -> Option<&str> {
         self.set_aside.get().map(String::as_str)
     }
 
@@ -137,7 +141,7 @@ impl Supervised {
         if known().contains(member) {
             return Err(Failure::Unsupported(EngineError::unsupported(member)));
         }
-        if let Some(hangs_in) = self.plugged.as_ref().and_then(|plugged| plugged.threads.hangs_in()) {
+        if let Some(hangs_in) = self.plugged().and_then(|plugged| plugged.threads.hangs_in()) {
             let text = format!("`{hangs_in}` was cancelled and has not returned");
             return Err(Failure::Its(Fault::Timeout, EngineError::failed(text)));
         }
@@ -172,46 +176,47 @@ impl Supervised {
             impl Fn(&dyn ContextEngine, &CallContext<'_>, HostParams<'_>) -> Result<R, EngineError> + Send + Sync + 'static,
         >,
     ) -> Result<R, Failure> {
-        let engine = self.engine.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(engine) = engine else {
-            let why = self.set_aside().unwrap_or_default();
-            return Err(Failure::NotItsFault(EngineError::failed(format!("the engine was set aside: {why}"))));
-        };
-        let limit = self.plugged.as_ref().map(|plugged| plugged.deadlines.of(member));
+        let limit = self.plugged().map(|plugged| plugged.deadlines.of(member));
         let lease = Arc::new(Lease::new(Arc::clone(&call.services), call.cancel.clone(), limit));
         let work = {
             let lease = Arc::clone(&lease);
-            move || {
-                guarded(|| CallContext::lend(&*lease, |ctx| ask(&*engine, ctx, HostParams::from_json(&host_params))))
+            move |engine: &dyn ContextEngine| {
+                CallContext::lend(&*lease, |ctx| ask(engine, ctx, HostParams::from_json(&host_params)))
             }
         };
-        let answer = match (&self.plugged, limit) {
-            (Some(plugged), Some(limit)) => {
-                match plugged.threads.run(member, limit, (&lease, &call.cancel), work) {
-                    Fate::Answered(answer) => answer,
-                    Fate::Cancelled => return Err(Failure::Cancelled),
-                    Fate::NotBegun(reason) => return Err(Failure::NotItsFault(EngineError::failed(reason))),
-                    Fate::TimedOut if member == "compact" => {
-                        // Contract §7.9 has the words.
-                        return Err(Failure::Its(Fault::Timeout, EngineError::failed("Compaction timed out")));
-                    }
-                    Fate::TimedOut => {
-                        let text = format!("`{member}` did not return within {} ms", limit.as_millis());
-                        return Err(Failure::Its(Fault::Timeout, EngineError::failed(text)));
-                    }
-                }
-            }
-            _ => {
-                let answer = work();
+        let fate = match (&self.home, limit) {
+            (Home::Plugged(plugged), Some(limit)) => plugged.threads.run(member, limit, (&lease, &call.cancel), work),
+            (Home::Plugged(_), None) => return Err(Failure::Cancelled),
+            (Home::Linked(engine), _) => {
+                let answer = catch_unwind(AssertUnwindSafe(|| work(&**engine)));
                 lease.revoke();
-                answer
+                answer.map_or_else(|_| Fate::NotTheEngines("the host panicked".to_owned()), Fate::Answered)
+            }
+        };
+        let answer = match fate {
+            Fate::Answered(answer) => answer,
+            Fate::Cancelled => return Err(Failure::Cancelled),
+            Fate::NotTheEngines(reason) => return Err(Failure::NotItsFault(EngineError::failed(reason))),
+            Fate::TimedOut => {
+                let limit = limit.unwrap_or_default().as_millis();
+                // Contract §7.9 has the words for a compaction.
+                let what = if member == "compact" {
+                    "Compaction timed out".to_owned()
+                } else {
+                    format!("`{member}` did not return within {limit} ms")
+                };
+                let text = format!(
+                    "{what}; plugins.entries.{}.timeoutsMs.{member} gives it longer than {limit}",
+                    self.info.id
+                );
+                return Err(Failure::Its(Fault::Timeout, EngineError::failed(text)));
             }
         };
         answer.map_err(|error| match error.code {
             ErrorCode::UNSUPPORTED => Failure::Unsupported(error),
             ErrorCode::CANCELLED if call.cancel.is_cancelled() => Failure::Cancelled,
-            // Handed on from a service that this host does not have, or that failed. One that makes it up is not believed.
-            ErrorCode::UNAVAILABLE | ErrorCode::FAILED if lease.host_failed() => Failure::NotItsFault(error),
+            // Handed on from a service that this host does not have, or that failed.
+            _ if lease.gave(&error) => Failure::NotItsFault(error),
             ErrorCode::PANICKED => Failure::Its(Fault::Panic, error),
             _ => Failure::Its(Fault::Error, error),
         })
@@ -241,64 +246,58 @@ impl Supervised {
     /// reason counts; `false` for the others.
     pub(super) fn retire(&self, why: String) -> bool {
         let first = self.set_aside.set(why).is_ok();
-        if first {
-            self.release("dispose", |engine| drop(dispose(&*engine, "released")));
+        if let Some(plugged) = self.plugged().filter(|_| first) {
+            plugged.threads.close("dispose", |engine| drop(dispose(&*engine, "released")));
         }
         first
     }
 
-    /// Has the engine release what it holds, and waits for it. It takes no more calls.
+    /// Has the engine release what it holds, its destructor included, and waits for both: a host that ends the process
+    /// now must know that its store is written. It takes no more calls.
     pub(super) fn dispose(&self, reason: &str) -> Result<(), Failure> {
-        if self.set_aside().is_some() {
+        if self.set_aside.set(format!("it was disposed ({reason})")).is_err() {
             return Ok(());
         }
-        let why: Arc<str> = reason.into();
-        let answer = self.call("dispose", &Call::outside_sessions(), move |engine, _, _| dispose(engine, &why));
-        if let Err(failure @ (Failure::Its(Fault::Timeout, _) | Failure::NotItsFault(_))) = answer {
-            self.retire(format!("it was disposed ({reason})"));
-            return Err(failure);
-        }
-        let answer = match answer {
-            Err(Failure::Unsupported(_)) => Ok(()),
-            answer => answer,
+        let answer = match &self.home {
+            Home::Linked(engine) => dispose(&**engine, reason),
+            Home::Plugged(plugged) => {
+                let (tell, told) = mpsc::channel();
+                let reason = reason.to_owned();
+                plugged.threads.close("dispose", move |engine| {
+                    // Whoever waited may have left.
+                    let _ = tell.send(None);
+                    let answer = dispose(&*engine, &reason);
+                    drop(engine);
+                    let _ = tell.send(Some(answer));
+                });
+                let limit = plugged.deadlines.of("dispose");
+                let until = Instant::now() + limit;
+                let failed = |text| EngineError::failed(text);
+                if told.recv_timeout(limit).is_err() {
+                    let text = format!("calls that run still kept it from being released for {} ms", limit.as_millis());
+                    return Err(Failure::NotItsFault(failed(text)));
+                }
+                match told.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                    Ok(Some(answer)) => answer,
+                    _ => {
+                        let text =
+                            format!("`dispose` and its destructor did not return within {} ms", limit.as_millis());
+                        return Err(Failure::Its(Fault::Timeout, failed(text)));
+                    }
+                }
+            }
         };
-        if self.set_aside.set(format!("it was disposed ({reason})")).is_err() {
-            return answer;
+        match answer {
+            Ok(()) => Ok(()),
+            Err(error) if error.code == ErrorCode::UNSUPPORTED => Ok(()),
+            Err(error) if error.code == ErrorCode::PANICKED => Err(Failure::Its(Fault::Panic, error)),
+            Err(error) => Err(Failure::Its(Fault::Error, error)),
         }
-        let (dropped, wait) = mpsc::sync_channel(1);
-        let will_drop = self.release("drop", move |engine| {
-            drop(engine);
-            // Who waited may have left.
-            let _ = dropped.send(());
-        });
-        let limit = self.plugged.as_ref().map(|plugged| plugged.deadlines.of("dispose")).unwrap_or_default();
-        // Its destructor may be what writes its store: a host that ends the process now must know that it is done.
-        if will_drop && wait.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
-            let text = format!("its destructor did not return within {} ms", limit.as_millis());
-            return answer.and(Err(Failure::Its(Fault::Timeout, EngineError::failed(text))));
-        }
-        answer
-    }
-
-    /// Gives the engine to its own threads, to end with `last`. Whether it will run.
-    fn release(&self, member: &'static str, last: impl FnOnce(Arc<dyn ContextEngine>) + Send + 'static) -> bool {
-        let engine = self.engine.write().unwrap_or_else(PoisonError::into_inner).take();
-        let (Some(plugged), Some(engine)) = (&self.plugged, engine) else { return false };
-        let threads = &plugged.threads;
-        if threads.has_lost() {
-            // Its code is not run again, not even its destructor.
-            std::mem::forget(engine);
-            threads.close(member, || {});
-            return false;
-        }
-        threads.close(member, move || last(engine));
-        true
     }
 }
 
 impl Drop for Supervised {
     fn drop(&mut self) {
-        // The last clone must not go on whatever thread this is: its destructor is the engine's code.
         self.retire("its last handle was dropped".to_owned());
     }
 }
@@ -307,13 +306,4 @@ fn dispose(engine: &dyn ContextEngine, reason: &str) -> Result<(), EngineError> 
     let fields = DisposeParamsFields { reason: reason.into(), ..DisposeParamsFields::default() };
     let lease = Lease::new(Arc::new(NoServices), CancelToken::new(), None);
     CallContext::lend(&lease, |ctx| fields.lend(|params| engine.dispose(ctx, params))).map(|_| ())
-}
-
-/// A panic in here is the host's, or that of a linked engine: a plugin's own stop at its edge.
-fn guarded<R>(run: impl FnOnce() -> Result<R, EngineError>) -> Result<R, EngineError> {
-    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|payload| {
-        let text = payload.downcast_ref::<&str>().copied().map(str::to_owned);
-        let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
-        Err(EngineError::failed(format!("the host panicked: {text}")))
-    })
 }

@@ -2,11 +2,14 @@
 //!
 //! Decision: a call that does not come back cannot be stopped, so it must not hold the thread of whoever asked. Each
 //! engine instance has a few threads of its own; the caller waits until the deadline and leaves. The thread is then
-//! lost until the call returns, if it ever does; whatever it answers is dropped on it. Everything a call works on is owned
-//! by its job, so a lost thread never reads freed memory.
+//! lost until the call returns, if it ever does. Everything a call works on is owned by its job, so a lost thread never
+//! reads freed memory; and the instance is owned by the pool, so its destructor never runs anywhere else.
 //!
-//! Invariant: at most [`MAX_THREADS`] threads of an instance take jobs, and at most [`MAX_LOST`] of a build are lost; a
-//! build that has lost so many is not opened again in this process.
+//! Invariant: at most [`MAX_THREADS`] threads of an instance take jobs, and no job begins once [`MAX_LOST`] threads of the
+//! build are lost.
+//!
+//! Invariant: what releases the instance runs alone, and not while a call has not come back. If none ever does, the
+//! instance stays.
 //!
 //! Waking a sleeping thread costs about 9 µs here, each way, and several times that when the processor has just gone
 //! idle. Both sides therefore look again for a moment, yielding the processor, before they sleep.
@@ -18,17 +21,19 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use context_engine_interface::ContextEngine;
+
 use super::cancel::CancelToken;
 use super::lease::{Lease, NoServices};
-use super::ticket::{DONE, Job, LEFT, REFUSED, RUNNING, Ticket, WAITING, lock};
+use super::ticket::{DONE, Engine, Job, LATE, LEFT, REFUSED, RUNNING, TOLD, Ticket, WAITING, Work, Workplace, lock};
 use crate::quarantine::Subject;
 use crate::quarantine::marks::Marks;
 
 /// Threads of one instance that take jobs. More sessions than this that call at once wait for each other.
 pub const MAX_THREADS: usize = 8;
 
-/// Threads of one build that may be lost before it is not opened any more. A lost thread holds a stack, of which the
-/// pages it touched are real: about 20 kB.
+/// Threads of one build that may be lost before nothing of it is called any more. A lost thread holds its stack, of which
+/// the pages it touched are real, and what the engine holds: 50 kB or so for a small engine.
 pub const MAX_LOST: usize = 64;
 
 /// Address space of a thread's stack. Engines written for a main thread may recurse as deep as on one.
@@ -52,9 +57,9 @@ pub(crate) enum Fate<R> {
     TimedOut,
     /// Its caller cancelled it.
     Cancelled,
-    /// It did not begin: the engine was set aside while it waited, or the host is out of threads. Not the engine's doing,
-    /// or not this call's.
-    NotBegun(String),
+    /// It did not begin: the engine was set aside while it waited, or the host is out of threads. Or the host's own code
+    /// failed in it. Not the engine's doing, or not this call's.
+    NotTheEngines(String),
 }
 
 /// Threads that did not come back, counted for all instances of a build.
@@ -72,17 +77,20 @@ struct Pool {
     ready: Condvar,
     /// Jobs in the queue, to be looked at without the lock.
     queued: AtomicUsize,
-    /// Jobs that run, those their caller has left not included.
+    /// Jobs that run, those their caller has left not included. Falls just after a job is answered, so that a thread may
+    /// be started that was not needed; it goes when it finds nothing to do.
     running: AtomicUsize,
 }
 
 #[derive(Default)]
 struct State {
+    engine: Option<Engine>,
     jobs: VecDeque<Arc<dyn Job>>,
     /// Threads that take jobs, the idle ones included.
     threads: usize,
+    /// No more jobs are taken.
     closed: bool,
-    /// Runs when the pool is closed and nothing else does.
+    /// Releases the engine.
     last: Option<Arc<dyn Job>>,
     /// Calls their caller has left, with the time at which they should have ended.
     left: Vec<(Instant, Arc<dyn Job>)>,
@@ -103,23 +111,48 @@ impl EngineThreads {
         EngineThreads { pool: Arc::new(pool) }
     }
 
-    /// Runs `work` on one of the threads and waits for it, at most `limit` from when it begins.
-    pub(crate) fn run<R: Send + 'static>(
+    /// Has `create` make the instance, and waits at most `limit` for it. One that is made too late is dropped where it
+    /// was made.
+    pub(crate) fn create<E: Send + 'static>(
+        &self,
+        limit: Duration,
+        lease: &Arc<Lease>,
+        create: impl FnOnce() -> Result<Engine, E> + Send + 'static,
+    ) -> Fate<Result<(), E>> {
+        let create = move || match create() {
+            Ok(engine) => (Ok(()), Some(engine)),
+            Err(error) => (Err(error), None),
+        };
+        self.wait_for("create", limit, (lease, &CancelToken::new()), Work::Create(Box::new(create)))
+    }
+
+    /// Runs `call` on one of the threads and waits for it, at most `limit` from when it begins.
+    pub(super) fn run<R: Send + 'static>(
+        &self,
+        member: &'static str,
+        limit: Duration,
+        with: (&Arc<Lease>, &CancelToken),
+        call: impl FnOnce(&dyn ContextEngine) -> R + Send + 'static,
+    ) -> Fate<R> {
+        self.wait_for(member, limit, with, Work::Call(Box::new(call)))
+    }
+
+    fn wait_for<R: Send + 'static>(
         &self,
         member: &'static str,
         limit: Duration,
         (lease, cancel): (&Arc<Lease>, &CancelToken),
-        work: impl FnOnce() -> R + Send + 'static,
+        work: Work<R>,
     ) -> Fate<R> {
-        let ticket = Arc::new(Ticket::new(member, lease, work, Some(thread::current())));
+        let ticket = Arc::new(Ticket::new(member, lease, (Some(limit), Some(thread::current())), work));
         if let Err(reason) = Pool::submit(&self.pool, Arc::clone(&ticket) as Arc<dyn Job>) {
-            return Fate::NotBegun(reason);
+            return Fate::NotTheEngines(reason);
         }
         let asked = Instant::now();
-        while ticket.phase.load(Ordering::Acquire) < DONE && asked.elapsed() < LOOK_AGAIN {
+        while ticket.phase() < DONE && asked.elapsed() < LOOK_AGAIN {
             thread::yield_now();
         }
-        let fate = self.wait(&ticket, asked, limit, cancel);
+        let fate = self.wait(&ticket, (asked, limit), cancel);
         lease.revoke();
         fate
     }
@@ -127,58 +160,60 @@ impl EngineThreads {
     fn wait<R: Send + 'static>(
         &self,
         ticket: &Arc<Ticket<R>>,
-        asked: Instant,
-        limit: Duration,
+        (asked, limit): (Instant, Duration),
         cancel: &CancelToken,
     ) -> Fate<R> {
         let mut watch = None;
-        // Once it was told to stop: when its time is over for good.
-        let mut grace: Option<(Instant, bool)> = None;
+        // When what was told to stop has to have stopped.
+        let mut grace: Option<Instant> = None;
+        let mut cancelled = false;
+        let given_up = |cancelled| if cancelled { Fate::Cancelled } else { Fate::TimedOut };
         loop {
-            let phase = ticket.phase.load(Ordering::Acquire);
-            if phase == DONE {
-                // What arrives after the deadline is no answer any more: somebody may have acted on its absence.
-                return match (lock(&ticket.answer).take(), grace) {
-                    (Some(answer), None) => Fate::Answered(answer),
-                    (_, Some((_, true))) => Fate::Cancelled,
-                    _ => Fate::TimedOut,
-                };
+            let phase = ticket.phase();
+            match phase {
+                DONE => {
+                    return match ticket.take_answer() {
+                        Ok(Some(answer)) => Fate::Answered(answer),
+                        Ok(None) => Fate::NotTheEngines("the engine was set aside".to_owned()),
+                        Err(panic) => Fate::NotTheEngines(format!("the host panicked: {panic}")),
+                    };
+                }
+                LATE => return given_up(cancelled),
+                REFUSED => {
+                    return Fate::NotTheEngines("the engine was set aside while the call waited for it".to_owned());
+                }
+                _ => {}
             }
-            if phase == REFUSED {
-                return Fate::NotBegun("the engine was set aside while the call waited for it".to_owned());
-            }
-            let now = Instant::now();
-            let begun = if phase == RUNNING { ticket.started.get().copied() } else { None };
-            let ends = match (grace, begun) {
-                (Some((ends, _)), _) => ends,
-                (None, Some(begun)) => begun + limit,
-                (None, None) => asked + limit,
-            };
-            if cancel.is_cancelled() && grace.is_none() {
-                if begun.is_none() && ticket.moves(WAITING, LEFT) {
+            let (now, begun) = (Instant::now(), ticket.begun());
+            if cancel.is_cancelled() && !cancelled {
+                if ticket.moves(WAITING, LEFT) {
                     return Fate::Cancelled;
                 }
-                ticket.lease.revoke();
-                grace = Some((now + GRACE, true));
+                cancelled = true;
+                if ticket.moves(RUNNING, TOLD) {
+                    ticket.lease.revoke();
+                    grace = Some(now + GRACE);
+                }
                 continue;
             }
+            // No clock holds more than this.
+            let far = Duration::from_secs(24 * 60 * 60 * 365);
+            let ends = grace.unwrap_or_else(|| begun.unwrap_or(asked) + limit.min(far));
             if now >= ends {
-                if begun.is_none() && phase == WAITING {
+                if phase == WAITING {
                     if ticket.moves(WAITING, LEFT) {
                         let busy = format!("all {MAX_THREADS} threads of the engine were busy for {limit:?}");
-                        return Fate::NotBegun(busy);
+                        return Fate::NotTheEngines(busy);
                     }
-                    continue;
-                }
-                let Some((_, cancelled)) = grace else {
-                    ticket.lease.revoke();
-                    grace = Some((now + GRACE, false));
-                    continue;
-                };
-                if ticket.moves(RUNNING, LEFT) {
-                    let should_end = begun.map_or(now, |begun| begun + limit);
-                    self.pool.leave(Arc::clone(ticket) as Arc<dyn Job>, should_end);
-                    return if cancelled { Fate::Cancelled } else { Fate::TimedOut };
+                } else if grace.is_none() {
+                    if ticket.moves(RUNNING, TOLD) {
+                        ticket.lease.revoke();
+                        grace = Some(now + GRACE);
+                    }
+                } else if ticket.moves(TOLD, LEFT) {
+                    let should_end = begun.map_or(now, |begun| begun + limit.min(far));
+                    Pool::leave(&self.pool, Arc::clone(ticket) as Arc<dyn Job>, should_end);
+                    return given_up(cancelled);
                 }
                 continue;
             }
@@ -197,58 +232,65 @@ impl EngineThreads {
         if state.left.is_empty() {
             return None;
         }
-        state.left.retain(|(_, job)| !job.is_done());
+        state.left.retain(|(_, job)| !job.has_ended());
         let now = Instant::now();
         state.left.iter().find(|(should_end, _)| *should_end <= now).map(|(_, job)| job.member())
     }
 
-    /// Whether a call has not come back.
-    pub(super) fn has_lost(&self) -> bool {
-        let mut state = self.pool.state();
-        state.left.retain(|(_, job)| !job.is_done());
-        !state.left.is_empty()
-    }
-
-    /// Takes no more calls; those that wait are refused. `last` runs when the ones that run have returned, with nobody
-    /// waiting for it.
-    pub(super) fn close(&self, member: &'static str, last: impl FnOnce() + Send + 'static) {
+    /// Takes no more calls; those that wait are refused. `release` is given the instance when every call has come back,
+    /// with nobody waiting for it.
+    pub(super) fn close(&self, member: &'static str, release: impl FnOnce(Engine) + Send + 'static) {
+        let lease = Arc::new(Lease::new(Arc::new(NoServices), CancelToken::new(), None));
+        let last = Ticket::new(member, &lease, (None, None), Work::Release(Box::new(release)));
         let waiting: Vec<Arc<dyn Job>> = {
             let mut state = self.pool.state();
             if state.closed {
                 return;
             }
             state.closed = true;
+            state.last = Some(Arc::new(last));
+            if state.threads == 0 && state.left.is_empty() && state.engine.is_some() {
+                match Pool::spawn(&self.pool) {
+                    Ok(()) => state.threads += 1,
+                    Err(error) => tracing::warn!(engine = self.pool.subject.engine, %error, "cannot be released"),
+                }
+            }
             self.pool.queued.store(0, Ordering::Release);
             state.jobs.drain(..).collect()
         };
-        // Before `last` can run: what they hold of the engine must not outlive it.
         for job in waiting {
             job.refuse();
         }
-        let lease = Arc::new(Lease::new(Arc::new(NoServices), CancelToken::new(), None));
-        let last = Ticket::new(member, &lease, last, None);
-        let mut state = self.pool.state();
-        if state.threads == 0 {
-            match Pool::spawn(&self.pool) {
-                Ok(()) => state.threads += 1,
-                Err(error) => {
-                    // What it would have released is kept: better than running the engine's code here.
-                    tracing::warn!(engine = self.pool.subject.engine, %error, "cannot be released");
-                    std::mem::forget(last);
-                    return;
-                }
-            }
-        }
-        state.last = Some(Arc::new(last));
-        drop(state);
         self.pool.ready.notify_all();
     }
 }
 
 impl Drop for EngineThreads {
     fn drop(&mut self) {
-        self.pool.state().closed = true;
-        self.pool.ready.notify_all();
+        // Of threads that were never closed: there was no instance, or it is dropped on one of them.
+        self.close("drop", drop);
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // Nobody was there to release it. Better kept than dropped on a thread of the host's.
+        std::mem::forget(state.engine.take());
+    }
+}
+
+impl Workplace for Pool {
+    fn engine(&self) -> Option<Engine> {
+        self.state().engine.clone()
+    }
+
+    fn set_engine(&self, engine: Option<Engine>) -> Option<Engine> {
+        std::mem::replace(&mut self.state().engine, engine)
+    }
+
+    fn ended(&self) {
+        self.running.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -257,15 +299,22 @@ impl Pool {
         lock(&self.state)
     }
 
+    /// Whether so many threads of the build are lost that nothing more of it begins.
+    fn has_lost_too_many(&self) -> bool {
+        self.lost.load(Ordering::Relaxed) >= MAX_LOST as isize
+    }
+
     /// Queues a job, with one more thread where all are busy.
     fn submit(pool: &Arc<Pool>, job: Arc<dyn Job>) -> Result<(), String> {
+        if pool.has_lost_too_many() {
+            return Err(format!("{MAX_LOST} calls of this build never returned; restart the host to use it again"));
+        }
         let mut state = pool.state();
         if state.closed {
             return Err("the engine was set aside".to_owned());
         }
         let free = state.threads.saturating_sub(pool.running.load(Ordering::Acquire));
-        let short = free <= state.jobs.len();
-        if short && state.threads < MAX_THREADS {
+        if free <= state.jobs.len() && state.threads < MAX_THREADS {
             match Pool::spawn(pool) {
                 Ok(()) => state.threads += 1,
                 Err(error) if state.threads == 0 => {
@@ -294,18 +343,25 @@ impl Pool {
             // Nobody waits for the last one: should it hang, it is lost from the start.
             let unattended = isize::from(job.is_unattended());
             self.lost.fetch_add(unattended, Ordering::Relaxed);
-            let waited_for = {
+            let stays = {
                 let _in_call = slot.enter(job.member());
-                job.run(&self.running)
+                job.run(self)
             };
             self.lost.fetch_sub(unattended, Ordering::Relaxed);
-            if !waited_for {
-                // This thread was given up for lost and is back. Another may have its place.
-                self.lost.fetch_sub(1, Ordering::Relaxed);
-                self.state().left.retain(|(_, left)| !left.is_done());
+            if !stays && !self.comes_back() {
                 return;
             }
         }
+    }
+
+    /// A thread that was given up for lost is back. Whether it is needed: another may have its place.
+    fn comes_back(&self) -> bool {
+        self.lost.fetch_sub(1, Ordering::Relaxed);
+        let mut state = self.state();
+        state.left.retain(|(_, job)| !job.has_ended());
+        let is_needed = state.threads == 0 && state.last.is_some() && state.left.is_empty();
+        state.threads += usize::from(is_needed);
+        is_needed
     }
 
     /// The next job; `None` when the thread should end.
@@ -316,22 +372,20 @@ impl Pool {
         }
         let mut state = self.state();
         loop {
-            let job = state.jobs.pop_front();
-            let is_queued = job.is_some();
-            let idle = self.running.load(Ordering::Acquire) == 0;
-            if let Some(job) = job.or_else(|| state.last.take_if(|_| idle)) {
-                self.queued.fetch_sub(usize::from(is_queued), Ordering::Release);
+            if let Some(job) = state.jobs.pop_front() {
+                self.queued.fetch_sub(1, Ordering::Release);
                 self.running.fetch_add(1, Ordering::AcqRel);
                 return Some(job);
             }
-            // Of a closed pool, whichever thread is left when nothing runs any more finds `last`.
             if state.closed {
-                state.threads -= 1;
-                let is_needed = state.threads == 0 && state.last.is_some();
-                if !is_needed {
-                    return None;
+                let alone = self.running.load(Ordering::Acquire) == 0 && state.left.is_empty();
+                let last = if alone { state.last.take() } else { None };
+                match last {
+                    Some(_) => _ = self.running.fetch_add(1, Ordering::AcqRel),
+                    // Whoever comes back last finds what releases the engine.
+                    None => state.threads -= 1,
                 }
-                state.threads += 1;
+                return last;
             }
             let (back, waited) = self.ready.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
             state = back;
@@ -342,14 +396,17 @@ impl Pool {
         }
     }
 
-    /// Gives up the thread that runs `job`.
-    fn leave(&self, job: Arc<dyn Job>, should_end: Instant) {
-        let mut state = self.state();
+    /// Gives up the thread that runs `job`; those that wait get another.
+    fn leave(pool: &Arc<Pool>, job: Arc<dyn Job>, should_end: Instant) {
+        pool.lost.fetch_add(1, Ordering::Relaxed);
+        let mut state = pool.state();
         state.threads -= 1;
-        self.running.fetch_sub(1, Ordering::AcqRel);
-        state.left.push((should_end, job));
-        self.lost.fetch_add(1, Ordering::Relaxed);
-        // An engine that hangs is not called again, not even to be released.
-        std::mem::forget(state.last.take());
+        pool.running.fetch_sub(1, Ordering::AcqRel);
+        if !job.has_ended() {
+            state.left.push((should_end, job));
+        }
+        if !state.jobs.is_empty() && !pool.has_lost_too_many() && Pool::spawn(pool).is_ok() {
+            state.threads += 1;
+        }
     }
 }

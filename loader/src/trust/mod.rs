@@ -9,7 +9,7 @@ mod accounts;
 mod permissions;
 mod policy;
 
-pub use permissions::Fault;
+pub use permissions::Exposed;
 pub use policy::TrustPolicy;
 
 use crate::error::Problem;

@@ -12,7 +12,7 @@ pub(super) use unix::check;
 
 /// A file or folder that is open to others, and what closes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct Exposed {
     /// The file or folder.
     pub path: PathBuf,
     /// Its mode or owner.
@@ -23,7 +23,7 @@ pub struct Fault {
     pub run: String,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for Exposed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = crate::on_one_line(&self.path.to_string_lossy());
         write!(f, "{path} {}, expected {}; run `{}`", self.found, self.wanted, crate::on_one_line(&self.run))
@@ -46,7 +46,7 @@ mod unix {
 
     use rustix::process::{getegid, geteuid};
 
-    use super::Fault;
+    use super::Exposed;
     use crate::error::Problem;
     use crate::find::Candidate;
     use crate::manifest::MANIFEST;
@@ -63,7 +63,7 @@ mod unix {
         for parent in &parents(candidate) {
             let meta = look(parent)?;
             if meta.mode() & OTHERS_WRITE != 0 && meta.mode() & STICKY == 0 {
-                faults.push(mode_fault(parent, meta.mode(), "others may replace what lies in it", "o-w", OTHERS_WRITE));
+                faults.push(exposed(parent, meta.mode(), "others may replace what lies in it", "o-w", OTHERS_WRITE));
             }
         }
         for path in &belongings(candidate) {
@@ -115,11 +115,11 @@ mod unix {
             self.accounts.get_or_init(Accounts::read)
         }
 
-        fn faults(&self, path: &Path, meta: &fs::Metadata) -> Vec<Fault> {
+        fn faults(&self, path: &Path, meta: &fs::Metadata) -> Vec<Exposed> {
             let mut faults = Vec::new();
             if meta.uid() != 0 && meta.uid() != self.uid {
                 let (found, me) = (self.name(meta.uid()), self.name(self.uid));
-                faults.push(Fault {
+                faults.push(Exposed {
                     path: path.to_owned(),
                     found: format!("belongs to {found}"),
                     wanted: if self.uid == 0 { "root".to_owned() } else { format!("{me} or root") },
@@ -134,10 +134,10 @@ mod unix {
             let others = (mode & GROUP_WRITES != 0).then(|| self.others_in_group(meta)).flatten();
             match (mode & OTHERS_WRITE != 0, others) {
                 (true, Some(_)) => {
-                    faults.push(mode_fault(path, mode, "others may write it", "go-w", OTHERS_WRITE | GROUP_WRITES));
+                    faults.push(exposed(path, mode, "others may write it", "go-w", OTHERS_WRITE | GROUP_WRITES));
                 }
-                (true, None) => faults.push(mode_fault(path, mode, "others may write it", "o-w", OTHERS_WRITE)),
-                (false, Some(who)) => faults.push(mode_fault(path, mode, &who, "g-w", GROUP_WRITES)),
+                (true, None) => faults.push(exposed(path, mode, "others may write it", "o-w", OTHERS_WRITE)),
+                (false, Some(who)) => faults.push(exposed(path, mode, &who, "g-w", GROUP_WRITES)),
                 (false, None) => {}
             }
             faults
@@ -163,8 +163,8 @@ mod unix {
         }
     }
 
-    fn mode_fault(path: &Path, mode: u32, who: &str, change: &str, without: u32) -> Fault {
-        Fault {
+    fn exposed(path: &Path, mode: u32, who: &str, change: &str, without: u32) -> Exposed {
+        Exposed {
             path: path.to_owned(),
             found: format!("has mode {:04o} ({who})", mode & 0o7777),
             wanted: format!("{:04o}", mode & 0o7777 & !without),
