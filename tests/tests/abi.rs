@@ -290,6 +290,7 @@ const BREAKING: [(&str, &[Edit], &str); 7] = [
     ("other-major", &[("Cargo.toml", "version = \"1.0.0\"", "version = \"2.0.0\"")], "interface 2.0.0, expected 1.x"),
 ];
 
+/// Report H7: the layout changed but the version number did not.
 #[test]
 fn a_breaking_change_is_refused_both_ways_and_the_host_lives() {
     for (name, edits, difference) in BREAKING {

@@ -178,6 +178,7 @@ fn nothing_a_plugin_says_gets_between_the_lines_of_json() {
     assert!(ran.err.contains("everything is created"), "what it says stands in the log: {}", ran.err);
 }
 
+/// Report G1: four ways to be absent, four reasons.
 #[test]
 fn doctor_names_the_reason_for_each_way_a_slot_can_be_wrong() {
     let configured = |config: &str, plugins: &[&str]| {

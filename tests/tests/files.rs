@@ -238,6 +238,7 @@ fn what_is_no_regular_file_is_named_and_never_opened() {
     );
 }
 
+/// Report H8: a file that is no usable library.
 #[test]
 fn nine_kinds_of_wrong_file_have_nine_reasons_with_what_to_do() {
     let host = TestHost::with(&["beta"]);
@@ -275,6 +276,7 @@ fn nine_kinds_of_wrong_file_have_nine_reasons_with_what_to_do() {
     assert_eq!(found.iter().filter(|(_, found)| found.is_ok()).count(), 1, "the good one among them loads");
 }
 
+/// Report H5: upgrading by overwriting the mapped file kills the running host.
 #[test]
 fn overwriting_the_dropped_file_does_not_disturb_the_running_engine() {
     let host = TestHost::with(&["alpha"]);
@@ -349,6 +351,7 @@ fn other_files_in_the_directory_are_passed_over() {
     assert!(found[0].1.is_ok());
 }
 
+/// Report H4: a watcher fires while the file is still being copied.
 #[test]
 fn a_growing_file_is_not_used_before_its_last_piece() {
     let host = TestHost::new();

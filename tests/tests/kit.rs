@@ -223,6 +223,7 @@ fn each_fault_that_never_returns_never_does() {
     }
 }
 
+/// Report H2: crash when a thread that once called the plugin ends.
 #[test]
 fn what_an_engine_leaves_in_a_thread_is_cleaned_up_after_the_engine_is_gone() {
     let host = TestHost::with(&["thread-local"]);
@@ -252,6 +253,7 @@ fn a_library_without_the_guard_has_no_record_and_is_refused_unexecuted() {
 
 /// Nothing in a file can prove who wrote its code. So a hand-written record gets such a library opened, and its panic ends
 /// the process: a host's `catch_unwind` would not help, because the function that panics may not unwind at all.
+/// Report H14: a host's `catch_unwind` does not catch the panic of another library.
 #[test]
 fn a_panic_without_the_guard_ends_the_process() {
     if std::env::var_os(CHILD).is_some() {

@@ -32,6 +32,7 @@ fn a_plugins_directory_that_is_a_link_is_accepted() {
     assert!(reason.contains("the symbolic link cannot be followed"), "{reason}");
 }
 
+/// Report H19: links out of the root are followed.
 #[test]
 fn a_link_out_of_the_plugins_directory_is_refused_with_where_it_leads() {
     let host = TestHost::with(&["beta"]);

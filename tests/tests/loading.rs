@@ -45,6 +45,7 @@ fn verdicts(host: &TestHost) -> Vec<String> {
     said.collect()
 }
 
+/// Report H12: two plugins export the same helper symbol.
 #[test]
 fn two_plugins_of_one_module_type_answer_as_themselves() {
     let host = TestHost::with(&["alpha", "beta"]);
@@ -65,6 +66,7 @@ fn two_instances_of_one_plugin_are_two() {
     assert!(answer(&sound).starts_with("panics"), "one instance's panic must not poison another");
 }
 
+/// Report H1: replaced library, old code still answers.
 #[test]
 fn a_replaced_file_is_loaded_as_the_new_code_not_the_old() {
     let host = TestHost::new();
@@ -119,6 +121,7 @@ fn a_manifest_that_cannot_be_used_says_why() {
     assert_eq!(verdicts(&host), expected);
 }
 
+/// Report H17: the id in the manifest differs from the one the library exports.
 #[test]
 fn a_manifest_with_another_id_than_the_library_is_refused() {
     let host = TestHost::with(&["beta"]);
@@ -193,6 +196,7 @@ fn legacy_stays_the_built_in_engine_whatever_a_plugin_calls_itself() {
     }
 }
 
+/// Report H16: the same engine id from two files; unclear which one runs.
 #[test]
 fn one_id_twice_in_one_directory_refuses_both() {
     let host = TestHost::new();
@@ -232,6 +236,7 @@ fn a_plain_copy_under_two_names_is_one_plugin() {
     }));
 }
 
+/// Report G1: loaded and enabled, yet the slot says it is not there.
 #[test]
 fn a_slot_is_answered_with_the_reason_of_the_plugin_that_has_the_id_whatever_its_file_is_called() {
     let host = TestHost::new();
@@ -351,6 +356,7 @@ fn an_engine_that_cannot_be_created_is_answered_for_with_its_own_words() {
     assert!(answer(&handle).starts_with("legacy | one"));
 }
 
+/// Report H9: needs a library that is not installed.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_library_that_is_not_installed_is_named_when_the_engine_is_opened() {

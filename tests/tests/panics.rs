@@ -55,6 +55,7 @@ fn turn_taken(handle: &EngineHandle) -> TurnTaken {
     take_turn(handle, &plain_call(), history(&["user: three", "assistant: tres"])).value
 }
 
+/// Report H13: a panic in a plugin takes the whole host down.
 #[test]
 fn a_panic_in_assemble_is_answered_by_legacy_in_the_same_call() {
     let (host, handle) = panics("assemble");

@@ -55,6 +55,7 @@ fn run_advice(host: &TestHost) {
     }
 }
 
+/// Report H18: a good check, in misleading words, three times.
 #[test]
 fn a_plugin_others_may_write_is_blocked_once_with_the_command_that_helps() {
     let library = library_name("alpha");
