@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::Outcome;
 use crate::args::DoctorArgs;
 use crate::error::CliError;
-use crate::output::{line, path_json};
+use crate::output::{json_line, line, path_json};
 use crate::plugins::{is_finding, verdict, verdict_json};
 use crate::setup::Host;
 
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
     let finding = checked.iter().any(Checked::is_finding) || why.is_some();
     if args.json {
         let directories: Vec<Value> = host.directories.iter().map(|directory| path_json(&directory.path)).collect();
-        line(json!({
+        json_line(&json!({
             "home": path_json(host.home.root()),
             "config": path_json(&host.home.config()),
             "configExists": host.home.config().exists(),
@@ -95,16 +95,17 @@ fn check(host: &Host, found: Result<Plugin, LoaderError>, args: &DoctorArgs) -> 
         Ok(plugin) => plugin,
         Err(error) => return Checked::Refused(error),
     };
-    let config = host.creation(&plugin.info().id, None).config;
+    let creation = host.creation(&plugin.info().id, None);
+    let config = creation.config.as_ref();
     let probe = match args.no_probe {
         true => Probed::NotAsked,
-        false => match host.loader.probe(&plugin, config.as_ref()) {
+        false => match host.loader.probe(&plugin, &creation) {
             Ok(report) => Probed::Passed(report.map(|report| report.took)),
             Err(failure) => Probed::Failed(failure.to_string()),
         },
     };
     Checked::Read(Box::new(Read {
-        held: host.loader.held(&plugin, config.as_ref()),
+        held: host.loader.held(&plugin, config),
         lacks: host.loader.lacks(&plugin),
         refused_params: host.loader.builds().refused_host_params(plugin.staged().digest).into_iter().collect(),
         probe,

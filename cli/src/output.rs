@@ -11,8 +11,12 @@ use std::path::Path;
 #[cfg(unix)]
 use std::{fs::File, sync::OnceLock};
 
+use context_engine_loader::{on_one_line, steers};
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
 use serde_json::Value;
+
+use crate::error::CliError;
 
 /// Standard output, once the command has claimed it.
 #[cfg(unix)]
@@ -46,7 +50,7 @@ fn write_result(text: &str) -> io::Result<()> {
 ///
 /// Whoever closed the pipe has seen enough: what is left of the work is done, and said to nobody.
 pub(crate) fn line(text: impl Display) -> io::Result<()> {
-    match write_result(&format!("{}\n", visible(&text.to_string()))) {
+    match write_result(&format!("{}\n", on_one_line(&text.to_string()))) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written,
     }
@@ -55,7 +59,7 @@ pub(crate) fn line(text: impl Display) -> io::Result<()> {
 /// Writes one line to standard error.
 pub(crate) fn note(text: impl Display) {
     // Nothing can be done about a standard error that is closed.
-    let _ = writeln!(io::stderr().lock(), "{}", visible(&text.to_string()));
+    let _ = writeln!(io::stderr().lock(), "{}", on_one_line(&text.to_string()));
 }
 
 /// Writes why a command could not be done.
@@ -80,9 +84,25 @@ pub(crate) fn path_json(path: &Path) -> Value {
     path.to_string_lossy().into()
 }
 
-/// A recorded text on one line: what is no visible character is written as its escape, so that it cannot steer a terminal.
-fn visible(text: &str) -> String {
-    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
+/// Writes one line of JSON to standard output. What would steer a terminal is written as JSON's own escapes.
+pub(crate) fn json_line(value: &impl Serialize) -> Result<(), CliError> {
+    let json = escaped(&serde_json::to_string(value)?);
+    match write_result(&format!("{json}\n")) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => Ok(written?),
+    }
+}
+
+/// JSON in which nothing steers a terminal. Outside of its strings, JSON holds no such character.
+fn escaped(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        match steers(c) {
+            true => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            false => out.push(c),
+        }
+    }
+    out
 }
 
 /// `1234567` as `1,234,567`.
@@ -113,7 +133,15 @@ mod tests {
 
     #[test]
     fn a_session_id_cannot_steer_the_terminal() {
-        assert_eq!(visible("a\u{1b}[31mRED\nnext é漢"), "a\\u{1b}[31mRED\\nnext é漢");
+        assert_eq!(on_one_line("a\u{1b}[31mRED\nnext é漢"), "a\\u{1b}[31mRED\\nnext é漢");
+    }
+
+    #[test]
+    fn what_would_steer_a_terminal_stays_json() {
+        let odd = "a\u{1b}[31m \u{7f}\u{85}\u{9b}\u{202e} é漢";
+        let json = escaped(&serde_json::to_string(odd).expect("JSON"));
+        assert_eq!(json, r#""a\u001b[31m \u007f\u0085\u009b\u202e é漢""#);
+        assert_eq!(serde_json::from_str::<String>(&json).expect("JSON"), odd);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::Outcome;
 use crate::args::{Directories, InspectArgs, ListArgs};
 use crate::error::CliError;
-use crate::output::{line, number, path_json};
+use crate::output::{json_line, line, number, path_json};
 use crate::setup::Host;
 
 pub(crate) fn list(args: &ListArgs) -> Result<Outcome, CliError> {
@@ -17,7 +17,7 @@ pub(crate) fn list(args: &ListArgs) -> Result<Outcome, CliError> {
     if args.json {
         let plugins: Vec<Value> = found.iter().map(|found| verdict_json(found.as_ref())).collect();
         let directories: Vec<Value> = host.directories.iter().map(|directory| path_json(&directory.path)).collect();
-        line(json!({ "directories": directories, "plugins": plugins }))?;
+        json_line(&json!({ "directories": directories, "plugins": plugins }))?;
     } else {
         line(format_args!("{:<24} {:<10} built in", LEGACY, LEGACY_VERSION))?;
         for found in &found {
@@ -64,7 +64,7 @@ pub(crate) fn inspect(args: &InspectArgs) -> Result<Outcome, CliError> {
         inspected => inspected,
     };
     if args.json {
-        line(verdict_json(inspected.as_ref()))?;
+        json_line(&verdict_json(inspected.as_ref()))?;
     } else {
         match &inspected {
             Ok(plugin) => describe(&args.path, plugin)?,

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::Outcome;
 use crate::args::{QuarantineClearArgs, QuarantineListArgs, QuarantineWhyArgs};
 use crate::error::CliError;
-use crate::output::{line, path_json};
+use crate::output::{json_line, line, path_json};
 
 pub(crate) fn list(args: &QuarantineListArgs) -> Result<Outcome, CliError> {
     let quarantine = open(&Home::from_env()?);
@@ -22,7 +22,7 @@ pub(crate) fn list(args: &QuarantineListArgs) -> Result<Outcome, CliError> {
     if args.json {
         let engines: Vec<Value> = shown.iter().map(record_json).collect();
         let unreadable: Vec<Value> = unreadable.iter().map(unreadable_json).collect();
-        line(json!({ "inForce": in_force, "history": history, "engines": engines, "unreadable": unreadable }))?;
+        json_line(&json!({ "inForce": in_force, "history": history, "engines": engines, "unreadable": unreadable }))?;
     } else {
         for record in shown {
             let (engine, at, what) = (&record.engine, utc(record.last_at_ms), record.story());
@@ -52,7 +52,7 @@ pub(crate) fn why(args: &QuarantineWhyArgs) -> Result<Outcome, CliError> {
     }
     if args.json {
         let records: Vec<Value> = records.iter().map(|record| record_json(record)).collect();
-        line(json!({ "engine": args.id, "records": records }))?;
+        json_line(&json!({ "engine": args.id, "records": records }))?;
     } else {
         for record in &records {
             tell(record)?;
@@ -76,7 +76,7 @@ pub(crate) fn clear(args: &QuarantineClearArgs) -> Result<Outcome, CliError> {
     if args.json {
         let engines: Vec<Value> = cleared.iter().map(record_json).collect();
         let unreadable: Vec<Value> = removed.iter().map(|file| unreadable_json(file)).collect();
-        line(json!({ "cleared": engines, "unreadable": unreadable }))?;
+        json_line(&json!({ "cleared": engines, "unreadable": unreadable }))?;
         return Ok(Outcome::Fine);
     }
     for record in &cleared {

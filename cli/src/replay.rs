@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::Outcome;
 use crate::args::{ReplayArgs, Which};
 use crate::error::CliError;
-use crate::output::{self, duration, line, note, number};
+use crate::output::{self, duration, json_line, line, note, number};
 use crate::setup::Host;
 
 /// What `--json` prints for a session.
@@ -25,6 +25,8 @@ struct SessionReport<'a> {
     budget: u64,
     calls: &'a [CallReport],
     summary: &'a ReplaySummary,
+    /// Why the engine does not serve any more, also when it failed after its last answer.
+    set_aside: Option<String>,
 }
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<Outcome, CliError> {
@@ -59,19 +61,22 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Outcome, CliError> {
             Some((_, handle)) => handle,
             None => open(&host, engine, counter)?,
         };
-        if let Some((_, other)) = opened.replace((counter, handle.clone())) {
-            other.dispose("released");
+        if let Some((_, other)) = opened.replace((counter, handle.clone()))
+            && let Err(reason) = other.dispose("released")
+        {
+            outcome = Outcome::Findings;
+            note(format_args!("{engine}: {reason}"));
         }
         let folder = if all { folders.name(&session.id) } else { String::new() };
         match play(args, &host, (engine, &handle), session, counter, &folder) {
-            Ok(summary) if summary.fallbacks == 0 => {}
+            Ok(summary) if summary.fallbacks == 0 && handle.why().is_none() => {}
             Ok(_) => outcome = Outcome::Findings,
             // One session that cannot be played is no reason to leave out the others.
             Err(CliError::Runtime(error)) if all => {
                 outcome = Outcome::Findings;
                 note(format_args!("{}: {error}", session.id));
                 if args.json {
-                    line(json!({
+                    json_line(&json!({
                         "session": session.id, "engine": engine, "budget": args.budget.0, "error": error.to_string(),
                     }))?;
                 }
@@ -79,8 +84,11 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Outcome, CliError> {
             Err(error) => return Err(error),
         }
     }
-    if let Some((_, handle)) = opened {
-        handle.dispose("shutdown");
+    if let Some((_, handle)) = opened
+        && let Err(reason) = handle.dispose("shutdown")
+    {
+        outcome = Outcome::Findings;
+        note(format_args!("{engine}: {reason}"));
     }
     Ok(outcome)
 }
@@ -156,16 +164,23 @@ fn play(
     })?;
     bar.finish_and_clear();
     if args.json {
-        let report =
-            SessionReport { session: &session.id, engine, budget: args.budget.0, calls: &calls, summary: &summary };
-        line(serde_json::to_string(&report)?)?;
+        let report = SessionReport {
+            session: &session.id,
+            engine,
+            budget: args.budget.0,
+            calls: &calls,
+            summary: &summary,
+            set_aside: handle.why(),
+        };
+        json_line(&report)?;
     } else {
         if let Some(row) = rows.finish() {
             line(row)?;
         }
         line(describe_summary(engine, &summary))?;
         if let Some(why) = handle.why() {
-            line(format_args!("legacy answered, because {why}"))?;
+            let what = if summary.fallbacks > 0 { "legacy answered" } else { "it serves no more" };
+            line(format_args!("{what}, because {why}"))?;
         }
     }
     Ok(summary)

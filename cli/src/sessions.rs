@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::Outcome;
 use crate::args::ImportArgs;
 use crate::error::CliError;
-use crate::output::{line, note, number, path_json};
+use crate::output::{json_line, line, note, number, path_json};
 use crate::replay::{describe, file_name};
 
 /// What `--json` prints for a session.
@@ -132,7 +132,7 @@ fn report(import: &Import, as_json: bool) -> Result<(), CliError> {
             lost: import.lost,
             warnings,
         };
-        return Ok(line(serde_json::to_string(&report)?)?);
+        return json_line(&report);
     }
     line(format_args!(
         "{}: {}, session {} -> {}",

@@ -6,7 +6,8 @@
 
 use std::path::Path;
 
-use crate::error::{Problem, on_one_line};
+use crate::error::Problem;
+use crate::text::on_one_line;
 
 /// Text that introduces the name of a library which is not there, and the text behind the name.
 const MISSING_LIBRARY: [(&str, &str); 3] = [

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::probe::ProbeFailure;
+use crate::text::{cut, on_one_line, short, shown};
 use crate::trust::Exposed;
 
 /// The steps from a file to an answered call, in order.
@@ -145,6 +146,14 @@ pub enum Problem {
         expected: u64,
         /// Bytes there.
         found: u64,
+    },
+    /// Longer than any library that is meant.
+    #[error("the file has {bytes} bytes, expected at most {limit}; check what it is")]
+    TooLong {
+        /// Its length.
+        bytes: u64,
+        /// The longest that is looked at.
+        limit: u64,
     },
     /// Something that is no shared library.
     #[error("expected a shared library, found {found}; build the engine as a `cdylib`")]
@@ -385,31 +394,6 @@ pub enum Problem {
     /// The child process that tried it out.
     #[error(transparent)]
     Probe(#[from] ProbeFailure),
-}
-
-/// `text` with line breaks and other control characters escaped: names of files and engines are somebody else's, and must
-/// neither break the line they are shown in nor speak to the terminal.
-pub fn on_one_line(text: &str) -> String {
-    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-    text.chars().map(escaped).collect()
-}
-
-/// At most this many characters of a text that a plugin or a file wrote are shown.
-const SHOWN: usize = 200;
-
-/// `text`, cut where it would fill the screen: a record or a manifest may hold a megabyte of it.
-fn cut(text: &str) -> String {
-    let more = if text.chars().nth(SHOWN).is_some() { "…" } else { "" };
-    text.chars().take(SHOWN).collect::<String>() + more
-}
-
-/// `text` cut, and on one line.
-pub(crate) fn short(text: &str) -> String {
-    on_one_line(&cut(text))
-}
-
-fn shown(path: &Path) -> String {
-    on_one_line(&path.to_string_lossy())
 }
 
 fn shadowed(id: &str, winner: &Path, same_file: bool) -> String {

@@ -35,13 +35,14 @@ pub mod probe;
 pub mod quarantine;
 pub mod stage;
 pub mod supervise;
+mod text;
 pub mod trust;
 
 pub use builds::Builds;
 pub use catalog::Plugin;
 /// Version of the built-in engine: of its behaviour, not of its crate.
 pub use context_engine_legacy::VERSION as LEGACY_VERSION;
-pub use error::{LoaderError, Problem, Step, on_one_line};
+pub use error::{LoaderError, Problem, Step};
 pub use find::{Origin, PluginDirectory};
 pub use loader::{Creation, LEGACY, Loader, LoaderOptions, OnFailure};
 pub use manifest::Manifest;
@@ -50,4 +51,5 @@ pub use supervise::{
     Answer, AssembleError, AssembleRequest, Assembled, Call, CancelToken, CompactRequest, Deadlines, EngineHandle,
     HostProfile, NoServices, Permit, PreparedHistory, SessionServices, TurnTaken,
 };
+pub use text::{on_one_line, steers};
 pub use trust::TrustPolicy;

@@ -161,7 +161,8 @@ impl Loader {
     ///
     /// # Errors
     /// [`ProbeFailure`]; nobody is set aside for it. Without [`LoaderOptions::probe`], `NotRun`.
-    pub fn probe(&self, plugin: &Plugin, config: Option<&Value>) -> Result<Option<ProbeReport>, ProbeFailure> {
+    pub fn probe(&self, plugin: &Plugin, creation: &Creation) -> Result<Option<ProbeReport>, ProbeFailure> {
+        let config = creation.config.as_ref();
         let Some(options) = &self.options.probe else {
             return Err(ProbeFailure::NotRun { reason: "this host has no program for it".to_owned() });
         };
@@ -170,12 +171,10 @@ impl Loader {
             return Ok(None);
         }
         let scratch = self.options.state_dir.join("probes");
-        let try_it = || probe::probe(options, &plugin.staged.path, &plugin.inspection.record, config, &scratch);
-        let outcome = match try_it() {
-            // Once more: this machine may have been busy.
-            Err(ProbeFailure::Deadline { .. }) => try_it(),
-            outcome => outcome,
-        };
+        // What the engine may take to be created it may take here, too.
+        let deadline = options.deadline.saturating_add(creation.deadlines.of("create"));
+        let options = ProbeOptions { deadline, ..options.clone() };
+        let outcome = probe::probe(&options, &plugin.staged.path, &plugin.inspection.record, config, &scratch);
         self.builds.record_probe(digest, &key, outcome.is_ok());
         outcome.map(Some)
     }
@@ -207,7 +206,7 @@ impl Loader {
             return Err(refuse(Step::Call, Problem::Lost { lost: lost_now.unsigned_abs() }).into());
         }
         if self.options.probe.is_some()
-            && let Err(failure) = self.probe(&plugin, creation.config.as_ref())
+            && let Err(failure) = self.probe(&plugin, creation)
         {
             let convicts = failure.convicts();
             if convicts {
@@ -252,7 +251,10 @@ impl Loader {
         let owned = self.creation_of(&plugin.info().id, creation);
         let (path, id) = (plugin.candidate.path.clone(), plugin.info().id.clone());
         let refuse = move |problem| Uncreated::Refused(LoaderError::new(&path, Step::Open, problem).about(&id));
-        owned.make_state_dir().map_err(|reason| refuse(Problem::Create { reason }))?;
+        owned.make_state_dir().map_err(|error| {
+            let (directory, reason) = (owned.state_dir.clone(), error.to_string());
+            refuse(Problem::State { directory, reason })
+        })?;
         let work = {
             let (plugin, refuse, modules) = (plugin.clone(), refuse.clone(), Arc::clone(&self.modules));
             let lease = Arc::clone(&lease);
@@ -327,8 +329,8 @@ struct OwnedCreation {
 }
 
 impl OwnedCreation {
-    fn make_state_dir(&self) -> Result<(), String> {
-        create_private_dir(&self.state_dir).map_err(|error| format!("making {}: {error}", self.state_dir.display()))
+    fn make_state_dir(&self) -> std::io::Result<()> {
+        create_private_dir(&self.state_dir)
     }
 
     fn lend<E>(&self, create: impl FnOnce(EngineContext<'_>) -> Result<E, EngineError>) -> Result<E, EngineError> {

@@ -126,7 +126,10 @@ fn the_members_of_a_json_report_are_those_documented() {
     assert_eq!(ran.code, 0, "{}", ran.err);
     let report = ran.json();
     let keys = |value: &Value| value.as_object().expect("an object").keys().cloned().collect::<BTreeSet<String>>();
-    assert_eq!(keys(&report), ["session", "engine", "budget", "calls", "summary"].map(String::from).into());
+    assert_eq!(
+        keys(&report),
+        ["session", "engine", "budget", "calls", "summary", "set_aside"].map(String::from).into()
+    );
     assert_eq!(report["budget"], 32_000);
     let documented = [
         "turn",

@@ -65,6 +65,20 @@ fn after_a_crash_the_next_start_names_the_engine_and_legacy_answers() {
 }
 
 #[test]
+fn a_fault_behind_the_last_answer_is_said_and_shows_in_the_exit_code() {
+    let host = home(&json!({ "faults": { "after_turn": "panic" } }));
+    let session = build::workspace().join("cli/demo/session.jsonl");
+    let last_turn = ["replay".as_ref(), session.as_os_str(), "--turns=1".as_ref()];
+    let ran = host.run(last_turn);
+    assert_eq!(ran.code, 1, "{ran:#?}");
+    assert!(
+        ran.out.contains("it serves no more, because faulty: after_turn: `after_turn` panicked at "),
+        "{}",
+        ran.out
+    );
+}
+
+#[test]
 fn what_ends_a_process_at_once_is_found_out_in_the_probe() {
     for fault in ["segfault", "abort", "overflow", "exit", "panic"] {
         let host = home(&json!({ "faults": { "assemble": fault } }));

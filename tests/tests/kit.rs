@@ -109,7 +109,7 @@ fn faulty_is_a_good_engine_until_it_is_told_otherwise() {
     assert_eq!(taken.value, TurnTaken::By("after_turn"));
     assert!(handle.maintain(&plain_call()).value.is_some());
     assert!(compact(&handle, &plain_call()).expect("an answer").ok);
-    handle.dispose("shutdown");
+    handle.dispose("shutdown").expect("disposed");
     drop(handle);
     let reached: Vec<String> = host.journal("faulty").into_iter().map(|(member, _)| member).collect();
     let members =

@@ -138,7 +138,7 @@ fn a_panic_in_compact_is_reported_and_not_done_again_by_legacy() {
 #[test]
 fn a_panic_in_dispose_does_not_keep_the_engine_from_being_dropped() {
     let (host, handle) = panics("dispose");
-    handle.dispose("shutdown");
+    assert!(handle.dispose("shutdown").expect_err("the panic").message.contains("boom in dispose"));
     drop(handle);
     reached(&host, &["create", "dispose", "drop"]);
 }

@@ -151,7 +151,8 @@ fn a_hang_in_dispose_or_drop_does_not_hold_the_shutdown() {
     for place in ["dispose", "drop"] {
         let faulty = Faulty::new(json!({ place: "hang" }));
         assert_eq!(served_by(&faulty.handle), "faulty");
-        within_the_deadline(|| faulty.handle.dispose("shutdown"));
+        let late = within_the_deadline(|| faulty.handle.dispose("shutdown")).expect_err("it hangs").message;
+        assert_eq!(&*late, "`dispose` and its destructor did not return within 100 ms");
         assert_eq!(served_by(&faulty.handle), "legacy");
     }
 }
@@ -220,7 +221,7 @@ fn sixty_four_hung_calls_in_a_row_leave_legacy_as_fast_as_ever() {
     let started = Instant::now();
     faulty.lift_the_quarantine();
     drop(faulty.loader.engine("faulty", &faulty.creation).expect("a handle"));
-    faulty.handle.dispose("shutdown");
+    faulty.handle.dispose("shutdown").expect("nothing is left to dispose of");
     assert!(started.elapsed() < Duration::from_secs(5), "the shutdown took {:?}", started.elapsed());
 }
 
@@ -403,7 +404,7 @@ fn while_one_session_opens_the_engine_anew_the_others_are_answered_by_legacy() {
 fn after_its_disposal_a_handle_opens_nothing_any_more() {
     let faulty = Faulty::new(json!({ "assemble": "error" }));
     assert_eq!(served_by(&faulty.handle), "legacy");
-    faulty.handle.dispose("shutdown");
+    faulty.handle.dispose("shutdown").expect("nothing is left to dispose of");
     faulty.lift_the_quarantine();
     assert_eq!(served_by(&faulty.handle), "legacy");
     assert_eq!(faulty.reached("create"), 1);
@@ -417,7 +418,8 @@ fn a_disposal_that_has_to_wait_for_a_call_blames_nobody() {
         while faulty.reached("assemble") == 0 {
             thread::sleep(Duration::from_millis(1));
         }
-        faulty.handle.dispose("shutdown");
+        let waits = faulty.handle.dispose("shutdown").expect_err("it has to wait").message;
+        assert!(waits.starts_with("calls that run still kept it from being released"), "{waits}");
         assert_eq!(calling.join().expect("it was answered"), "faulty", "a call that runs is not cut off");
     });
     assert!(faulty.loader.quarantine().list().is_empty());

@@ -18,6 +18,9 @@ use serde::Serialize;
 use crate::dylib::system::glibc_version;
 use crate::error::{LoaderError, Problem, Step};
 
+/// The longest library that is copied, in bytes: a sparse file may claim more than the disk holds.
+const MAX_LIBRARY: u64 = 1 << 30;
+
 /// What is known of a plugin before it runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -42,6 +45,9 @@ pub fn glance(path: &Path) -> Result<(), LoaderError> {
     let io = |error: std::io::Error| refuse(Problem::Io { doing: "reading the library", reason: error.to_string() });
     let file = File::open(path).map_err(io)?;
     let bytes = file.metadata().map_err(io)?.len();
+    if bytes > MAX_LIBRARY {
+        return Err(refuse(Problem::TooLong { bytes, limit: MAX_LIBRARY }));
+    }
     kind::check(&ReadCache::new(file), bytes).map(|_| ()).map_err(refuse)
 }
 

@@ -25,8 +25,8 @@ use context_engine_interface::record::Record;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::error::on_one_line;
 use crate::platform::create_private_dir;
+use crate::text::on_one_line;
 pub use failure::{ProbeFailure, ProbeStep};
 
 /// How long a probe may take unless the host says otherwise.

@@ -17,8 +17,9 @@ use serde_json::{Map, Value};
 
 use super::failure::{ProbeFailure, ProbeStep};
 use super::{Request, Verdict};
-use crate::error::{Problem, on_one_line};
+use crate::error::Problem;
 use crate::open;
+use crate::text::on_one_line;
 
 /// What the messages may cost: far more than they do.
 const BUDGET: u64 = 8_000;

@@ -7,8 +7,8 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::key::{QuarantineKey, Subject};
-use crate::error::on_one_line;
 use crate::platform::process_start;
+use crate::text::on_one_line;
 
 /// So many different processes in a row with a fault, or so many deaths in a row without proof, make a quarantine durable.
 pub(super) const IN_A_ROW: u32 = 3;

@@ -206,7 +206,7 @@ impl Mark {
             *count = number(four);
         }
         let subject = Subject {
-            engine: crate::error::on_one_line(&text(ENGINE)),
+            engine: crate::text::on_one_line(&text(ENGINE)),
             digest: hex(&block[DIGEST]),
             key: QuarantineKey::from_bytes(block[KEY].try_into().unwrap_or_default()),
             path: PathBuf::from(text(PATH)),

@@ -185,6 +185,7 @@ impl EngineHandle {
         let started = Instant::now();
         let plan = ask(engine, call, request, Arc::clone(&request.history), budget)?;
         let took = started.elapsed();
+        plan::check_size(&plan, request.history.len(), request.budget)?;
         let applied = plan::apply(&plan, &request.history)?;
         let addition = plan.system_prompt_addition.as_deref().into_option().map(str::to_owned);
         let separated = addition.as_deref().map(|text| format!("{text}{SYSTEM_PROMPT_SEPARATOR}"));

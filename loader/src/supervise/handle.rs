@@ -6,11 +6,13 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use context_engine_interface::EngineError;
 use context_engine_interface::record::EngineInfo;
 
 use super::supervised::Failure;
 use super::{HostProfile, Supervised};
 use crate::error::{LoaderError, Problem};
+
 use crate::loader::OnFailure;
 use crate::quarantine::{Fault, Quarantine, QuarantineKey};
 
@@ -182,7 +184,7 @@ impl EngineHandle {
             engine = id,
             "Context engine \"{id}\" failed during {member}: {}; quarantining it for this process and falling back to \
              default engine \"legacy\".",
-            crate::error::on_one_line(&error.to_string()),
+            crate::text::on_one_line(&error.to_string()),
         );
         why
     }
@@ -205,9 +207,12 @@ impl EngineHandle {
         self.take_seat(its_own, Seat::Legacy { why: Some(why.to_owned()), held_by });
     }
 
-    /// Lets the engine release what it holds: `shutdown`, `reload` or `released`. A failure is logged. Later calls are
-    /// answered by `legacy`; once is enough.
-    pub fn dispose(&self, reason: &str) {
+    /// Lets the engine release what it holds: `shutdown`, `reload` or `released`. Later calls are answered by `legacy`;
+    /// once is enough.
+    ///
+    /// # Errors
+    /// Why it could not. The engine is gone all the same.
+    pub fn dispose(&self, reason: &str) -> Result<(), EngineError> {
         let seat = {
             let mut seat = self.shared.seat.write().unwrap_or_else(PoisonError::into_inner);
             let (why, engine) = match &*seat {
@@ -218,22 +223,20 @@ impl EngineHandle {
             *seat = Seat::Legacy { why, held_by: None };
             engine
         };
-        let Some(seat) = seat else { return };
+        let Some(seat) = seat else { return Ok(()) };
         let served = seat.has_answered();
-        match seat.dispose(reason) {
-            Err(Failure::Its(fault, error)) => {
-                if let Some(subject) = seat.subject() {
-                    self.shared.quarantine.add(subject, "dispose", fault, &error.to_string());
-                }
-                tracing::warn!(engine = seat.info.id, %error, "`dispose` failed");
+        let Err(failure) = seat.dispose(reason) else {
+            if let Some(subject) = seat.subject().filter(|_| served) {
+                self.shared.quarantine.served(&subject.key);
             }
-            Err(failure) => tracing::warn!(engine = seat.info.id, "`dispose`: {}", failure.describe()),
-            Ok(()) => {
-                if let Some(subject) = seat.subject().filter(|_| served) {
-                    self.shared.quarantine.served(&subject.key);
-                }
-            }
+            return Ok(());
+        };
+        let engine = &seat.info.id;
+        if let (Failure::Its(fault, error), Some(subject)) = (&failure, seat.subject()) {
+            self.shared.quarantine.add(subject, "dispose", *fault, &error.to_string());
         }
+        tracing::warn!(engine, reason = failure.describe(), "the engine could not be disposed of");
+        Err(failure.into_error())
     }
 }
 

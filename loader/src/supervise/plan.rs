@@ -22,10 +22,32 @@ pub(super) enum PlanError {
     Range { step: usize, start: u64, len: u64, known: u64 },
     #[error("step {step} of the plan holds no message: {reason}")]
     Message { step: usize, reason: String },
+    #[error("the plan has {steps} steps for a history of {known} messages; expected at most {limit}")]
+    Steps { steps: usize, known: usize, limit: usize },
+    #[error("the plan brings {bytes} bytes of its own for a budget of {budget} tokens; expected at most {limit}")]
+    Size { bytes: usize, budget: u64, limit: u64 },
     #[error("the plan sends nothing of a history of {known} messages")]
     Empty { known: usize },
     #[error("the system prompt addition takes {tokens} of {budget} tokens and leaves no room for messages")]
     Addition { tokens: u64, budget: u64 },
+}
+
+/// More bytes than any text of so many tokens has, and room for a picture: what is longer can only be cut away again, and
+/// counting it would take the host longer than the engine may take.
+fn size_limit(budget: u64) -> u64 {
+    budget.saturating_mul(128).saturating_add(4 << 20)
+}
+
+/// Refuses a plan that is out of all proportion, before any work is done on it.
+pub(super) fn check_size(plan: &Assembly, known: usize, budget: u64) -> Result<(), PlanError> {
+    let (steps, limit) = (plan.segments.len(), known * 2 + 10_000);
+    if steps > limit {
+        return Err(PlanError::Steps { steps, known, limit });
+    }
+    let addition = plan.system_prompt_addition.as_ref().map_or(0, |text| text.len());
+    let bytes = plan.segments.iter().map(|segment| segment.message_json.len()).fold(addition, usize::saturating_add);
+    let limit = size_limit(budget);
+    if bytes as u64 > limit { Err(PlanError::Size { bytes, budget, limit }) } else { Ok(()) }
 }
 
 /// What a plan came to.
@@ -77,6 +99,8 @@ pub(super) fn apply(plan: &Assembly, history: &PreparedHistory) -> Result<Applie
     if applied.messages.is_empty() && !history.is_empty() {
         return Err(PlanError::Empty { known: history.len() });
     }
+    // It may name what it likes as its sources; no more than what is left out can stand behind a summary.
+    applied.summarised = applied.summarised.min(history.len() - applied.kept);
     Ok(applied)
 }
 
@@ -143,6 +167,29 @@ mod tests {
         plan.insert(r#"{"role":"user","content":"sum"}"#, vec!["e0".into()]);
         plan.replace(1, r#"{"role":"user","content":"short"}"#, vec!["e1".into()]).keep(2..3).keep(3..4);
         check(&plan, "sum short m2 m3");
+    }
+
+    #[test]
+    fn a_plan_out_of_all_proportion_is_refused_before_it_is_read() {
+        let mut plan = Assembly::new();
+        plan.insert("x".repeat(5 << 20), vec![]);
+        assert_eq!(
+            check_size(&plan, 4, 1_000).expect_err("refused").to_string(),
+            "the plan brings 5242880 bytes of its own for a budget of 1000 tokens; expected at most 4322304"
+        );
+        assert_eq!(check_size(&plan, 4, 100_000), Ok(()));
+        let steps = keep(&[(0, 0); 10_009]);
+        assert_eq!(
+            check_size(&steps, 4, 1_000).expect_err("refused").to_string(),
+            "the plan has 10009 steps for a history of 4 messages; expected at most 10008"
+        );
+    }
+
+    #[test]
+    fn no_more_can_be_summarised_than_is_left_out() {
+        let mut plan = Assembly::new();
+        plan.insert(r#"{"role":"user","content":"sum"}"#, vec!["made up".into(); 100]).keep(3..4);
+        assert_eq!(apply(&plan, &history(4)).expect("applied").summarised, 3);
     }
 
     #[test]

@@ -4,8 +4,8 @@ use context_engine_interface::{HostServices, LogLevel};
 use context_engine_transcript::TokenCounter;
 use tracing::level_filters::LevelFilter;
 
-use crate::error::on_one_line;
 use crate::quarantine::marks;
+use crate::text::on_one_line;
 
 /// The longest line of an engine that stands in the log, in bytes.
 const MAX_LOG_LINE: usize = 8 * 1024;

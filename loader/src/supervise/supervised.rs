@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::time::Instant;
 
 use context_engine_interface::record::EngineInfo;
+use context_engine_interface::std_types::RString;
 use context_engine_interface::{CallContext, ContextEngine, DisposeParamsFields, EngineError, ErrorCode, HostParams};
 
 use super::Call;
@@ -212,7 +213,7 @@ impl Supervised {
                 return Err(Failure::Its(Fault::Timeout, EngineError::failed(text)));
             }
         };
-        answer.map_err(|error| match error.code {
+        answer.map_err(bounded).map_err(|error| match error.code {
             ErrorCode::UNSUPPORTED => Failure::Unsupported(error),
             ErrorCode::CANCELLED if call.cancel.is_cancelled() => Failure::Cancelled,
             // Handed on from a service that this host does not have, or that failed.
@@ -306,4 +307,24 @@ fn dispose(engine: &dyn ContextEngine, reason: &str) -> Result<(), EngineError> 
     let fields = DisposeParamsFields { reason: reason.into(), ..DisposeParamsFields::default() };
     let lease = Lease::new(Arc::new(NoServices), CancelToken::new(), None);
     CallContext::lend(&lease, |ctx| fields.lend(|params| engine.dispose(ctx, params))).map(|_| ())
+}
+
+/// The longest text of an engine's error that is kept, in bytes: it goes into answers, logs and records.
+const MAX_ERROR: usize = 2_000;
+
+/// What an engine says of itself, within bounds.
+fn bounded(mut error: EngineError) -> EngineError {
+    let cut = |text: &RString| {
+        let end = text.floor_char_boundary(MAX_ERROR);
+        let more = text.len() - end;
+        (more > 0).then(|| RString::from(format!("{}… ({more} bytes more)", &text[..end])))
+    };
+    if let Some(message) = cut(&error.message) {
+        error.message = message;
+    }
+    // Half of a JSON object is none.
+    if error.details_json.len() > MAX_ERROR {
+        error.details_json = RString::new();
+    }
+    error
 }
