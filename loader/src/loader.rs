@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use context_engine_interface::abi::module::EngineModule;
+use context_engine_interface::record::EngineInfo;
 use context_engine_interface::{
-    ContextEngine as _, EngineContext, EngineContextFields, EngineError, EngineHost, ErrorCode, RemoteEngine,
+    ContextEngine, EngineContext, EngineContextFields, EngineError, EngineHost, ErrorCode, RemoteEngine,
 };
 use context_engine_legacy::LegacyEngine;
 use context_engine_transcript::TokenCounter;
@@ -90,6 +91,8 @@ pub struct Loader {
     modules: Arc<Mutex<HashMap<Digest, EngineModule>>>,
     /// Threads that did not come back, by build.
     lost: Arc<Mutex<HashMap<Digest, Lost>>>,
+    /// Where engines keep their things, each in a folder of its own.
+    engines: PathBuf,
 }
 
 impl Loader {
@@ -97,6 +100,7 @@ impl Loader {
     pub fn new(options: LoaderOptions) -> Loader {
         let builds = Builds::open(&options.state_dir);
         let quarantine = Quarantine::open(&options.state_dir);
+        let engines = options.state_dir.join("engines");
         Loader {
             options,
             known: Arc::default(),
@@ -105,7 +109,41 @@ impl Loader {
             marks: Arc::default(),
             modules: Arc::default(),
             lost: Arc::default(),
+            engines,
         }
+    }
+
+    /// A loader for a trial, whose outcome must not depend on another's: its engines keep their things in `engines`, and
+    /// one that fails is set aside by this loader alone. What is set aside already stays so.
+    #[must_use]
+    pub fn on_trial(&self, engines: PathBuf) -> Loader {
+        // What earlier hosts left is judged for all, not for the trial.
+        self.marks();
+        Loader { quarantine: self.quarantine.on_trial(), engines, ..self.clone() }
+    }
+
+    /// A handle on an engine that is linked into this program. It is trusted: its calls have no deadline, and it stays
+    /// when it fails.
+    ///
+    /// # Errors
+    /// When the built-in engine, which answers in its place then, cannot be created.
+    pub fn linked(
+        &self,
+        engine: Arc<dyn ContextEngine>,
+        info: EngineInfo,
+        creation: &Creation,
+    ) -> Result<EngineHandle, LoaderError> {
+        let (quarantine, host) = (self.quarantine.clone(), self.options.host.clone());
+        Ok(EngineHandle::linked(Supervised::linked(engine, info), self.legacy(creation)?, (quarantine, host)))
+    }
+
+    fn legacy(&self, creation: &Creation) -> Result<Supervised, LoaderError> {
+        let refuse = |error: EngineError| {
+            let reason = error.to_string();
+            LoaderError::new(&self.options.state_dir, Step::Open, Problem::Legacy { reason })
+        };
+        let legacy = self.creation_of(LEGACY, creation).lend(LegacyEngine::create).map_err(refuse)?;
+        Ok(Supervised::linked(Arc::new(legacy), LegacyEngine::info()))
     }
 
     /// What was learned of builds by running them.
@@ -124,12 +162,7 @@ impl Loader {
     /// When the built-in engine itself cannot be created; when this host lacks what the engine requires; when the engine
     /// cannot be opened and the policy is to stop then.
     pub fn engine(&self, id: &str, creation: &Creation) -> Result<EngineHandle, LoaderError> {
-        let refuse = |error: EngineError| {
-            let reason = error.to_string();
-            LoaderError::new(&self.options.state_dir, Step::Open, Problem::Legacy { reason })
-        };
-        let legacy = self.creation_of(LEGACY, creation).lend(LegacyEngine::create).map_err(refuse)?;
-        let legacy = Supervised::linked(Arc::new(legacy), LegacyEngine::info());
+        let legacy = self.legacy(creation)?;
         let host = self.options.host.clone();
         let id = id.trim();
         if matches!(id, "" | "none" | LEGACY) {
@@ -294,7 +327,7 @@ impl Loader {
 
     fn creation_of(&self, id: &str, creation: &Creation) -> OwnedCreation {
         // The built-in engine keeps nothing and must answer where nothing can be written.
-        let state_dir = if id == LEGACY { PathBuf::new() } else { self.options.state_dir.join("engines").join(id) };
+        let state_dir = if id == LEGACY { PathBuf::new() } else { self.engines.join(id) };
         let counter = creation.counter.unwrap_or_else(|| TokenCounter::for_model(None));
         OwnedCreation {
             config: creation.config.as_ref().map_or_else(String::new, Value::to_string),

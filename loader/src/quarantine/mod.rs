@@ -76,6 +76,14 @@ impl Quarantine {
         Quarantine { kept: Arc::new(kept) }
     }
 
+    /// A quarantine that begins with what is known now and writes nothing: what happens in a trial stays in it.
+    #[must_use]
+    pub fn on_trial(&self) -> Quarantine {
+        let known = self.list().into_iter().map(|record| (record.key, record)).collect();
+        let (unwritten, seen) = (Mutex::new(known), Mutex::default());
+        Quarantine { kept: Arc::new(Kept { folder: None, unwritten, seen, warned: AtomicBool::new(false) }) }
+    }
+
     /// Sets the engine aside, or counts one more fault of one that is. In one process the first failure is the one that
     /// is shown. Returns the record as this process has to see it.
     pub fn add(&self, subject: &Subject, operation: &str, fault: Fault, reason: &str) -> Arc<Record> {

@@ -104,6 +104,23 @@ impl EngineHandle {
         EngineHandle { shared: Arc::new(shared) }
     }
 
+    /// A handle on a linked engine.
+    pub(crate) fn linked(
+        engine: Supervised,
+        legacy: Supervised,
+        (quarantine, host): (Quarantine, HostProfile),
+    ) -> EngineHandle {
+        let shared = Shared {
+            legacy: Arc::new(legacy),
+            seat: RwLock::new(Seat::Taken(Arc::new(engine))),
+            quarantine,
+            on_failure: OnFailure::Legacy,
+            host,
+            opener: None,
+        };
+        EngineHandle { shared: Arc::new(shared) }
+    }
+
     /// What answers calls now.
     pub fn info(&self) -> Arc<EngineInfo> {
         Arc::clone(&self.current().0.info)
