@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use context_engine_loader::AssembleError;
+use context_engine_loader::{AssembleError, LoaderError};
 
 /// Why a run stopped, or could not start.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +50,9 @@ pub enum RuntimeError {
         /// How many there are.
         found: usize,
     },
+    /// An engine may not be answered for by another, and does not answer itself.
+    #[error(transparent)]
+    Engine(#[from] Box<LoaderError>),
     /// What a range of turns should look like.
     #[error("expected turns as A..B, A.., ..B or A (counted from 1, both ends included), found {0:?}")]
     TurnRange(String),

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod compaction;
+pub mod compare;
 pub mod config;
 mod error;
 mod history;

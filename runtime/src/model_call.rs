@@ -30,6 +30,10 @@ pub struct Prompt {
     pub compacted: bool,
     /// Recorded messages that the session's newest summary stands for.
     pub behind_summary: usize,
+    /// How often the session was compacted by now.
+    pub compactions: usize,
+    /// What the summaries written by now cost, in tokens.
+    pub summary_tokens: u64,
 }
 
 impl Prompt {
@@ -62,10 +66,6 @@ impl LiveSession {
 
     pub(crate) fn append(&self, message: &Arc<Message>) {
         self.scratch().append(Arc::clone(message), self.model.as_deref(), &self.counter);
-    }
-
-    pub(crate) fn compactions(&self) -> usize {
-        self.scratch().compactions()
     }
 
     pub(crate) fn scratch(&self) -> std::sync::MutexGuard<'_, ScratchSession> {
@@ -130,8 +130,10 @@ impl LiveSession {
                 (None, system) => system.map(str::to_owned),
             };
             let tokens = assembled.tokens + self.system_tokens;
-            let behind_summary = self.scratch().summarised();
-            return Ok(Prompt { system, assembled, tokens, compacted, behind_summary });
+            let scratch = self.scratch();
+            let (behind_summary, compactions, summary_tokens) =
+                (scratch.summarised(), scratch.compactions(), scratch.summary_tokens());
+            return Ok(Prompt { system, assembled, tokens, compacted, behind_summary, compactions, summary_tokens });
         }
     }
 

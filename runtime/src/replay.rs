@@ -122,6 +122,8 @@ pub struct ReplaySummary {
     pub sent_tokens_max: u64,
     /// Compactions made on the way.
     pub compactions: usize,
+    /// What the summaries they wrote cost, in tokens.
+    pub summary_tokens: u64,
     /// Calls that another engine than the one asked for answered.
     pub fallbacks: usize,
     /// Calls whose plan was over budget and fitted by the host.
@@ -253,7 +255,8 @@ impl<'a> Replay<'a> {
         let mut summary = summarise(&reports, asked_for);
         summary.turns = turns;
         summary.messages = self.messages.len();
-        summary.compactions = live.compactions();
+        summary.compactions = live.scratch().compactions();
+        summary.summary_tokens = live.scratch().summary_tokens();
         summary.skipped = self.skipped.clone();
         summary.total_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         Ok(summary)
@@ -307,7 +310,7 @@ impl<'a> Replay<'a> {
 }
 
 /// The turn of each message: a turn starts at a user message, unless the one before is a user message too.
-fn number_turns(messages: &[Arc<Message>]) -> Vec<usize> {
+pub(crate) fn number_turns(messages: &[Arc<Message>]) -> Vec<usize> {
     let mut turn = 0;
     let mut after_user = false;
     let number = |message: &Arc<Message>| {
@@ -364,7 +367,7 @@ fn summarise(reports: &[CallReport], asked_for: &str) -> ReplaySummary {
 }
 
 /// The smallest value that at least `percent` of the sorted values do not exceed; 0 for none.
-fn percentile(sorted: &[u64], percent: usize) -> u64 {
+pub(crate) fn percentile(sorted: &[u64], percent: usize) -> u64 {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or(0)
 }

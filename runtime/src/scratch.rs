@@ -29,6 +29,8 @@ enum ScratchEntry {
 pub(crate) struct ScratchSession {
     entries: Vec<ScratchEntry>,
     compactions: usize,
+    /// What the summaries cost.
+    summary_tokens: u64,
 }
 
 impl ScratchSession {
@@ -58,6 +60,7 @@ impl ScratchSession {
         let id = format!("compaction-{}", self.compactions + 1);
         let summary = Message::from_map(id, map).map_err(|error| error.to_string())?;
         let summary = counted(Arc::new(summary), counter);
+        self.summary_tokens += summary.tokens;
         self.entries.push(ScratchEntry::Compaction { summary, first_kept });
         self.compactions += 1;
         Ok(())
@@ -112,6 +115,11 @@ impl ScratchSession {
     /// How often the session was compacted.
     pub(crate) fn compactions(&self) -> usize {
         self.compactions
+    }
+
+    /// What all summaries that were written cost, in tokens.
+    pub(crate) fn summary_tokens(&self) -> u64 {
+        self.summary_tokens
     }
 }
 
