@@ -19,6 +19,8 @@ pub(crate) enum CliError {
     Session { path: PathBuf, asked: usize, found: usize },
     #[error("{}: no session with messages was found in the file", path.display())]
     NoSession { path: PathBuf },
+    #[error("nothing to compare engines on: {found}; name a recorded session in which a model has answered")]
+    NothingToCompare { found: String },
     #[error("{}: writing the session: the file exists; use --force to replace it, or another --out", path.display())]
     Exists { path: PathBuf },
     #[error("plugins.entries.{id} may not be used: {reason}; change config.json5 or use another engine")]

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod compare;
 mod doctor;
 mod error;
 mod output;
@@ -46,6 +47,7 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
     output::claim_stdout()?;
     let outcome = match command {
         Command::Replay(args) => replay::run(args),
+        Command::Compare(args) => compare::run(args),
         Command::Sessions(SessionsCommand::Import(args)) => sessions::import(args),
         Command::Plugins(PluginsCommand::List(args)) => plugins::list(args),
         Command::Plugins(PluginsCommand::Inspect(args)) => plugins::inspect(args),

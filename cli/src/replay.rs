@@ -95,7 +95,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Outcome, CliError> {
 
 /// The id of the engine to use. What the configuration forbids is legacy's when the slot names it (contract §3.1), and a
 /// mistake of the person's when they ask for it.
-fn choose<'a>(host: &'a Host, asked: Option<&'a str>) -> Result<&'a str, CliError> {
+pub(crate) fn choose<'a>(host: &'a Host, asked: Option<&'a str>) -> Result<&'a str, CliError> {
     let slot = host.config.plugins.slots.context_engine.as_deref();
     let engine = asked.or(slot).unwrap_or(LEGACY).trim();
     if matches!(engine, "" | "none" | LEGACY) {

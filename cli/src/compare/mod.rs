@@ -1,0 +1,69 @@
+//! `context-engine compare`
+//!
+//! Decision: every replay gets an engine with an empty folder of its own and a quarantine of its own, in a folder that is
+//! removed at the end. What one replay makes an engine learn or break must not show in the numbers of another, nor in the
+//! next run.
+
+mod sources;
+mod table;
+
+use std::fs;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use context_engine_loader::{EngineHandle, LoaderError};
+use context_engine_runtime::compare::{CompareOptions, CompareReport, SessionToCompare, calls, compare};
+use context_engine_transcript::TokenCounter;
+
+use crate::Outcome;
+use crate::args::CompareArgs;
+use crate::error::CliError;
+use crate::output::{self, line, note};
+use crate::replay::choose;
+use crate::setup::Host;
+
+pub(crate) fn run(args: &CompareArgs) -> Result<Outcome, CliError> {
+    let host = Host::new(&args.directories)?;
+    let engines =
+        args.engines.iter().map(|id| choose(&host, Some(id)).map(str::to_owned)).collect::<Result<Vec<_>, _>>()?;
+    let sessions = sources::read(&args.sessions, args.model.as_deref())?;
+    let options = CompareOptions {
+        engines,
+        budgets: args.budget.iter().map(|budget| budget.0).collect(),
+        prices: args.prices.0,
+        keep_recent: host.config.agents.defaults.compaction.keep_recent_tokens,
+        jobs: args.jobs.or_else(|| std::thread::available_parallelism().ok()).map_or(1, usize::from),
+    };
+    let report = play(&host, &sessions, &options)?;
+    if args.json {
+        line(serde_json::to_string(&report)?)?;
+    } else {
+        table::print(&report, args.misses)?;
+    }
+    Ok(outcome(&report))
+}
+
+fn play(host: &Host, sessions: &[SessionToCompare], options: &CompareOptions) -> Result<CompareReport, CliError> {
+    let state = host.home.state();
+    let failed = |source| CliError::File { path: state.clone(), doing: "making a folder for the comparison", source };
+    fs::create_dir_all(&state).map_err(failed)?;
+    let folder = tempfile::Builder::new().prefix("compare-").tempdir_in(&state).map_err(failed)?;
+    let opened = AtomicUsize::new(0);
+    let open = |id: &str, counter: TokenCounter| -> Result<EngineHandle, LoaderError> {
+        let own = folder.path().join(opened.fetch_add(1, Ordering::Relaxed).to_string());
+        host.loader.on_trial(own).engine(id, &host.creation(id, Some(counter)))
+    };
+    let each: usize = sessions.iter().map(|session| calls(&session.session)).sum();
+    let bar = output::progress(each * options.engines.len() * options.budgets.len(), "comparing");
+    let report = compare(sessions, options, &open, &|| bar.inc(1));
+    bar.finish_and_clear();
+    if let Err(source) = folder.close() {
+        note(format_args!("{}: removing the folder of the comparison: {source}", state.display()));
+    }
+    Ok(report?)
+}
+
+/// Whether every engine made every prompt.
+fn outcome(report: &CompareReport) -> Outcome {
+    let is_short = report.cells.iter().any(|cell| cell.error.is_some() || cell.measures.fallbacks > 0);
+    if is_short { Outcome::Findings } else { Outcome::Fine }
+}
