@@ -15,7 +15,10 @@ pub(crate) fn wilson(hits: usize, cases: usize) -> Option<(f64, f64)> {
     let centre = share + Z * Z / (2.0 * n);
     let half = Z * (share * (1.0 - share) / n + Z * Z / (4.0 * n * n)).sqrt();
     let scale = 1.0 + Z * Z / n;
-    Some((((centre - half) / scale).max(0.0), ((centre + half) / scale).min(1.0)))
+    // Exact at the ends, where rounding would leave a trace of something.
+    let low = if hits == 0 { 0.0 } else { (centre - half) / scale };
+    let high = if hits == cases { 1.0 } else { (centre + half) / scale };
+    Some((low, high))
 }
 
 #[cfg(test)]
@@ -30,6 +33,6 @@ mod tests {
             let (l, h) = wilson(hits, cases).expect("cases");
             assert!((l - low).abs() < 5e-4 && (h - high).abs() < 5e-4, "{hits}/{cases}: {l} to {h}");
         }
-        assert_eq!(wilson(0, 0), None);
+        assert_eq!((wilson(0, 7).map(|i| i.0), wilson(7, 7).map(|i| i.1), wilson(0, 0)), (Some(0.0), Some(1.0), None));
     }
 }

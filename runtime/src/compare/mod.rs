@@ -24,6 +24,8 @@ mod prefix;
 mod recall;
 mod report;
 mod sample;
+#[cfg(test)]
+mod tests;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};

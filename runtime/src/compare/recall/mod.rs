@@ -11,7 +11,7 @@
 mod context;
 mod index;
 mod text;
-mod things;
+pub(crate) mod things;
 
 use std::collections::HashMap;
 use std::sync::Arc;
