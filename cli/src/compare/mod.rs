@@ -4,8 +4,11 @@
 //! removed at the end. What one replay makes an engine learn or break must not show in the numbers of another, nor in the
 //! next run.
 
+mod args;
 mod sources;
 mod table;
+
+pub(crate) use args::CompareArgs;
 
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +18,6 @@ use context_engine_runtime::compare::{CompareOptions, CompareReport, SessionToCo
 use context_engine_transcript::TokenCounter;
 
 use crate::Outcome;
-use crate::args::CompareArgs;
 use crate::error::CliError;
 use crate::output::{self, line, note};
 use crate::replay::choose;
