@@ -54,9 +54,15 @@ fn a_table_for_each_budget_and_a_word_on_how_to_read_it() {
     let session = text(workspace().join("cli/demo/session.jsonl"));
     let ran = compare(&host, &[&session, "--budget", "8k,16k"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    for words in
-        ["Budget 8,000 tokens", "Budget 16,000 tokens", "Recall first", "tokens/call p50", "prefix", "hits/cases"]
-    {
+    for words in [
+        "Budget 8,000 tokens",
+        "Budget 16,000 tokens",
+        "Recall first",
+        "tokens/call p50",
+        "prefix",
+        "hits/cases",
+        "  => ",
+    ] {
         assert!(ran.out.contains(words), "{words}: {}", ran.out);
     }
     let rows = |engine: &str| ran.out.lines().filter(|line| line.trim_start().starts_with(engine)).count();

@@ -7,6 +7,7 @@
 mod args;
 mod sources;
 mod table;
+mod verdict;
 
 pub(crate) use args::CompareArgs;
 

@@ -4,6 +4,7 @@ use std::io;
 
 use context_engine_runtime::compare::{Cell, CompareReport, Measures, Miss};
 
+use super::verdict;
 use crate::output::{duration, line, number};
 
 /// Sessions beyond this many are not shown one by one: nobody reads two hundred tables.
@@ -50,6 +51,9 @@ pub(crate) fn print(report: &CompareReport, misses: bool) -> io::Result<()> {
         table(pooled.map(|pooled| row(&report.engines[pooled.engine].id, &pooled.measures)))?;
         for pooled in report.pooled.iter().filter(|pooled| pooled.budget == *budget) {
             remarks(&report.engines[pooled.engine].id, &pooled.measures)?;
+        }
+        if let Some(verdict) = verdict::of(report, *budget) {
+            line(format_args!("  => {verdict}"))?;
         }
     }
     per_session(report)?;
