@@ -32,6 +32,11 @@
   systemDark.addEventListener("change", showTheme);
   showTheme();
 
+  /* On paper nothing can be opened: the rules and the meaning of the columns come along. */
+  addEventListener("beforeprint", () => {
+    for (const details of document.querySelectorAll("#verdict details, #table details")) details.open = true;
+  });
+
   /* One session at a time. */
   const panels = [...document.querySelectorAll("details.session")];
   const picker = byId("session");
@@ -256,14 +261,15 @@
       box.summary.replaceChildren(make("bdi", "", engines[box.engine]), ` at ${budgets[box.budget]}: ${counts}`);
       if (box.details.open) showMore(box);
     }
+    /* Who searches wants to see what was found. */
+    const visible = boxes.filter((box) => box.matches.length);
+    if (words.length && visible.length && !visible.some((box) => box.details.open)) {
+      visible[0].details.open = true;
+      showMore(visible[0]);
+    }
     byId("found").textContent = found === all ? `${all.toLocaleString("en")} misses`
       : `${found.toLocaleString("en")} of ${all.toLocaleString("en")} misses match`;
   };
   filters.addEventListener("input", search);
   search();
-  const first = boxes.find((box) => box.matches.length);
-  if (first) {
-    first.details.open = true;
-    showMore(first);
-  }
 })();

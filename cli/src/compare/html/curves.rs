@@ -17,6 +17,9 @@ pub(super) fn recall(report: &CompareReport) -> String {
     let engines = drawn.len().max(1) as f64;
     let center = |i: usize| (i as f64 + 0.5) / steps;
     let x_ticks: Vec<_> = report.budgets.iter().enumerate().map(|(i, b)| (center(i), budget(*b))).collect();
+    // From zero to the highest bar: engines that recall little still have to be told apart.
+    let reach = report.pooled.iter().filter_map(|pooled| pooled.measures.recall.high).fold(0.0, f64::max);
+    let y_max = (reach * 1.1).clamp(0.1, 1.0);
     let (mut lines, mut desc) = (String::new(), Vec::new());
     for (place, &engine) in drawn.iter().enumerate() {
         // Side by side, so that no error bar hides another.
@@ -28,10 +31,10 @@ pub(super) fn recall(report: &CompareReport) -> String {
                 continue;
             };
             let x = chart::x_at(center(i) + beside);
-            points.push((x, chart::y_at(share, 1.0)));
+            points.push((x, chart::y_at(share, y_max)));
             let mut range = String::new();
             if let (Some(low), Some(high)) = (recall.low, recall.high) {
-                let (low_y, high_y) = (chart::y_at(low, 1.0), chart::y_at(high, 1.0));
+                let (low_y, high_y) = (chart::y_at(low, y_max), chart::y_at(high, y_max));
                 bars += &format!(
                     "<path class=\"bar\" d=\"M{x:.1} {low_y:.1}V{high_y:.1}m-4 0h8M{:.1} {low_y:.1}h8\"/>",
                     x - 4.0
@@ -57,7 +60,7 @@ pub(super) fn recall(report: &CompareReport) -> String {
             x_label: "budget (tokens a prompt may have)",
             y_label: "recall",
             x_ticks: &x_ticks,
-            y_max: 1.0,
+            y_max,
             y_text: percent,
             unit: "none",
         },

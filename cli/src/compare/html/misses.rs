@@ -6,9 +6,10 @@
 
 use std::collections::HashMap;
 
-use context_engine_runtime::compare::report::{CompareReport, Miss};
+use context_engine_runtime::compare::report::{Cell, CompareReport, Miss};
 use serde::Serialize;
 
+use super::curves::drawn;
 use super::sessions::session_options;
 use super::text::{budget, script_json, shortened, text, visible};
 use super::verdict::label;
@@ -17,7 +18,7 @@ use crate::output::number;
 /// Most misses of one cell.
 const MOST: usize = 2_000;
 /// Most bytes of all of them; the caps are lowered until they fit.
-const MOST_BYTES: usize = 2_500_000;
+const MOST_BYTES: usize = 3_200_000;
 /// Characters of a line that are shown.
 const LINE: usize = 240;
 
@@ -61,12 +62,11 @@ impl Texts {
 
 /// The section: filters, an empty list, and the data.
 pub(super) fn section(report: &CompareReport) -> String {
-    let total: usize = report.cells.iter().map(|cell| cell.misses.len()).sum();
-    if total == 0 {
+    if cells(report).next().is_none() {
         return "<p class=\"empty\">No misses: everything the replies rely on from further back was in the prompts.</p>".to_owned();
     }
     let (json, cap) = embedded(report, MOST_BYTES);
-    let left_out: usize = report.cells.iter().map(|cell| cell.misses.len().saturating_sub(cap)).sum();
+    let left_out: usize = cells(report).map(|cell| cell.misses.len().saturating_sub(cap)).sum();
     let left_out = if left_out == 0 {
         String::new()
     } else {
@@ -80,10 +80,8 @@ pub(super) fn section(report: &CompareReport) -> String {
     let choice = |id: &str, name: &str, options: &str| {
         format!("<label>{name}<select id=\"{id}\"><option value=\"\">all</option>{options}</select></label>")
     };
-    let numbered = |names: Vec<String>| {
-        names.iter().enumerate().map(|(i, n)| format!("<option value=\"{i}\">{}</option>", text(n))).collect::<String>()
-    };
-    let engines = (0..report.engines.len()).map(|e| shortened(label(report, e), 60)).collect();
+    let engines: String = drawn(report).into_iter().map(|e| option(e, &shortened(label(report, e), 60))).collect();
+    let budgets: String = report.budgets.iter().enumerate().map(|(i, b)| option(i, &budget(*b))).collect();
     format!(
         "<p>Each is something a recorded reply relies on that was said too long ago for a plain window, and that the \
          engine's prompt did not have.{left_out}</p><noscript><p class=\"empty\">Listing the misses needs JavaScript. The \
@@ -91,15 +89,25 @@ pub(super) fn section(report: &CompareReport) -> String {
          <label class=\"wide\">Search<input id=\"search\" type=\"search\" autocomplete=\"off\" spellcheck=\"false\" \
          placeholder=\"a thing, or words of the line it was said in\"></label>{}{}{}{}</form><p id=\"found\" role=\"status\"></p>\
          <div id=\"groups\"></div><script type=\"application/json\" id=\"misses-data\">{json}</script>",
-        choice("by-engine", "Engine", &numbered(engines)),
-        choice("by-budget", "Budget", &numbered(report.budgets.iter().map(|b| budget(*b)).collect())),
+        choice("by-engine", "Engine", &engines),
+        choice("by-budget", "Budget", &budgets),
         choice("by-session", "Session", &session_options(report)),
         choice("by-kind", "Kind", &kinds(report)),
     )
 }
 
+fn option(value: usize, name: &str) -> String {
+    format!("<option value=\"{value}\">{}</option>", text(name))
+}
+
+/// The cells that missed something; an engine that could not be opened has the misses of `legacy`.
+fn cells(report: &CompareReport) -> impl Iterator<Item = &Cell> {
+    let engines = drawn(report);
+    report.cells.iter().filter(move |cell| !cell.misses.is_empty() && engines.contains(&cell.engine))
+}
+
 fn kinds(report: &CompareReport) -> String {
-    let mut kinds: Vec<&str> = report.cells.iter().flat_map(|c| &c.misses).map(|miss| miss.kind.as_str()).collect();
+    let mut kinds: Vec<&str> = cells(report).flat_map(|c| &c.misses).map(|miss| miss.kind.as_str()).collect();
     kinds.sort_unstable();
     kinds.dedup();
     kinds.iter().map(|kind| format!("<option value=\"{0}\">{0}</option>", text(kind))).collect()
@@ -120,10 +128,7 @@ fn embedded(report: &CompareReport, most: usize) -> (String, usize) {
 
 fn data(report: &CompareReport, cap: usize) -> Data {
     let mut texts = Texts::default();
-    let mut groups: Vec<_> = report
-        .cells
-        .iter()
-        .filter(|cell| !cell.misses.is_empty())
+    let mut groups: Vec<_> = cells(report)
         .map(|cell| Group {
             engine: cell.engine,
             budget: report.budgets.iter().position(|b| *b == cell.budget).unwrap_or(0),

@@ -47,8 +47,9 @@ pub(super) fn session_options(report: &CompareReport) -> String {
 
 fn numbers(report: &CompareReport, session: usize) -> String {
     let mut rows = String::new();
+    let engines = curves::drawn(report);
     for &tokens in &report.budgets {
-        for cell in curves::cells(report, session, tokens) {
+        for cell in curves::cells(report, session, tokens).iter().filter(|cell| engines.contains(&cell.engine)) {
             let m = &cell.measures;
             let recall = match (m.recall.share, m.recall.low, m.recall.high) {
                 (Some(share), Some(low), Some(high)) => format!("{} ({})", percent(share), interval(low, high)),

@@ -94,7 +94,8 @@ pub(super) fn tokens(count: u64) -> String {
 pub(super) fn percent(share: f64) -> String {
     let percent = share * 100.0;
     let near_an_end = (percent > 0.05 && percent < 9.95) || (percent > 99.05 && percent < 99.95);
-    if near_an_end { format!("{percent:.1}\u{a0}%") } else { format!("{percent:.0}\u{a0}%") }
+    let digits = if near_an_end { format!("{percent:.1}") } else { format!("{percent:.0}") };
+    format!("{}\u{a0}%", digits.strip_suffix(".0").unwrap_or(&digits))
 }
 
 /// Both ends of an interval of shares: `36–46 %`.
@@ -163,7 +164,9 @@ mod tests {
         for (value, shown) in tokens_cases.into_iter().chain([(999_600, "1M"), (1_230_000, "1.2M")]) {
             assert_eq!(tokens(value), shown);
         }
-        for (value, shown) in [(0.0, "0 %"), (0.004, "0.4 %"), (0.413, "41 %"), (0.996, "99.6 %"), (1.0, "100 %")] {
+        for (value, shown) in
+            [(0.0, "0 %"), (0.004, "0.4 %"), (0.05, "5 %"), (0.413, "41 %"), (0.996, "99.6 %"), (1.0, "100 %")]
+        {
             assert_eq!(percent(value).replace('\u{a0}', " "), shown);
         }
         assert_eq!(interval(0.042, 0.46).replace('\u{a0}', " "), "4.2–46 %");

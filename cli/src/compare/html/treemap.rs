@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use context_engine_runtime::compare::report::{CompareReport, PromptPart, SamplePrompt};
 
+use super::curves::drawn;
 use super::text::{budget, count, percent, shortened, text, tokens};
 use super::verdict::label;
 use crate::output::number;
@@ -85,8 +86,8 @@ pub(super) fn maps(report: &CompareReport) -> String {
     let session = report.sessions.get(first.session).map_or("?", |session| session.id.as_str());
     let mut out = format!(
         "<p>The prompt for turn {}, call {} of session <bdi>{}</bdi> at a budget of {}, as each engine made it. The stronger \
-         the colour, the newer the part. One scale for all: equal areas are equal tokens, and the dashed frame is the largest of these prompts. Point at a part, or go through \
-         them with the arrow keys, to read how it begins.</p><ul class=\"legend\">",
+         the colour, the newer the part. One scale for all: equal areas are equal tokens, and the dashed frame is the \
+         largest of these prompts. Point at a part, or go through them with the arrow keys, to read how it begins.</p><ul class=\"legend\">",
         first.turn,
         first.call,
         text(session),
@@ -100,7 +101,8 @@ pub(super) fn maps(report: &CompareReport) -> String {
         );
     }
     out += "</ul><div class=\"grid charts\">";
-    for (i, prompt) in report.prompts.iter().enumerate() {
+    let opened = drawn(report);
+    for (i, prompt) in report.prompts.iter().enumerate().filter(|(_, prompt)| opened.contains(&prompt.engine)) {
         out += &map(report, prompt, i, total(prompt), largest);
     }
     out + "</div>"

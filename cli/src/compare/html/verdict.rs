@@ -193,6 +193,12 @@ fn choose(report: &CompareReport, runners: &[Runner<'_>], because: &mut Vec<Stri
     let cheap = cheapest(runners);
     match (&chosen[..], &cheap[..]) {
         ([first, ..], [least, ..]) if spend(first.1) >= DEAR * spend(least.1) => {
+            because.push(format!(
+                "{} costs {:.1} times as much as {}.",
+                label(report, first.0),
+                spend(first.1) / spend(least.1).max(1e-9),
+                label(report, least.0)
+            ));
             Choice::Trade { best: first.0, cheap: least.0 }
         }
         ([one], _) => Choice::Take(one.0),
@@ -249,7 +255,6 @@ fn compared(theirs: f64, mine: f64) -> String {
     }
     match theirs / mine {
         ratio if ratio >= DEAR => format!("That is {ratio:.1} times as much."),
-        ratio if ratio <= 1.0 / DEAR => format!("That is {:.1} times less.", 1.0 / ratio),
         ratio if (ratio - 1.0).abs() < 0.005 => "That is the same.".to_owned(),
         ratio if ratio > 1.0 => format!("That is {} more.", percent(ratio - 1.0)),
         ratio => format!("That is {} less.", percent(1.0 - ratio)),
