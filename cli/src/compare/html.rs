@@ -19,7 +19,7 @@ mod browser;
 #[cfg(test)]
 mod sample;
 
-use context_engine_runtime::compare::report::CompareReport;
+use context_engine_runtime::compare::{CompareReport, EngineFacts};
 
 use self::text::{budget, count, listed, text};
 use self::verdict::{Choice, Verdict};
@@ -88,7 +88,7 @@ fn scope(report: &CompareReport) -> String {
 }
 
 fn engines(report: &CompareReport) -> String {
-    let item = |facts: &context_engine_runtime::compare::report::EngineFacts| {
+    let item = |facts: &EngineFacts| {
         let name = if facts.name == facts.id { String::new() } else { format!("{}, ", facts.name) };
         let version =
             if facts.version.is_empty() { "version unknown".to_owned() } else { format!("version {}", facts.version) };

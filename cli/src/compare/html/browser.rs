@@ -244,7 +244,7 @@ fn check(seen: &Value) {
 
     let cells = strings(&seen["cells"]);
     assert_eq!(cells.len(), 4 * 3 * 8);
-    for cell in ["52\u{a0}% best", "6.2\u{a0}%", "95 µs best"] {
+    for cell in ["52\u{a0}% best", "6.2\u{a0}%", "95 µs", "$68.36 best"] {
         assert!(cells.contains(&cell), "{cell} in {cells:?}");
     }
     assert_eq!(strings(&seen["verdicts"]).len(), 3);

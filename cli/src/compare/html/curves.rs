@@ -3,12 +3,15 @@
 //! Decision: one small chart per budget, side by side, instead of one with a switch: the comparison that counts is the one
 //! between budgets. Where the history outgrows the frame its line ends at the edge, so that the engines' lines stay apart.
 
-use context_engine_runtime::compare::report::{Cell, CompareReport};
+use context_engine_runtime::compare::{Cell, CompareReport};
 
 use super::chart::{self, Frame};
 use super::text::{budget, count, interval, percent, tokens};
 use super::verdict::{label, pooled};
 use crate::output::number;
+
+/// Points of a line of means.
+const MEANS: usize = 60;
 
 /// Recall of all engines over the budgets, with their intervals.
 pub(super) fn recall(report: &CompareReport) -> String {
@@ -148,18 +151,27 @@ pub(super) fn prefix(report: &CompareReport, session: usize, tokens_allowed: u64
     cells.retain(|cell| drawn.contains(&cell.engine));
     let longest = cells.iter().max_by_key(|cell| cell.calls.len());
     let length = longest.map_or(0, |cell| cell.calls.len());
+    let group = length.div_ceil(MEANS).max(1);
     let (mut lines, mut desc) = (String::new(), Vec::new());
     for cell in &cells {
         let points: Vec<_> =
             cell.calls.iter().enumerate().filter_map(|(i, call)| Some((along(i, length), call.prefix?))).collect();
-        lines += &chart::line(cell.engine, &points, 1.0);
+        lines += &chart::line(cell.engine, &means(&points, group), 1.0);
         let mean =
             cell.measures.prefix_stability.map_or("not measured".to_owned(), |mean| format!("mean {}", percent(mean)));
         desc.push(format!("{}: {mean}.", label(report, cell.engine)));
     }
     let id = format!("prefix-{session}-{tokens_allowed}");
-    let title = format!("Prefix stability, budget {}", budget(tokens_allowed));
+    let mean = if group > 1 { format!(" (mean of {group} calls)") } else { String::new() };
+    let title = format!("Prefix stability, budget {}{mean}", budget(tokens_allowed));
     over_turns(longest.copied(), &id, &title, &desc.join(" "), "percent", 1.0, &lines)
+}
+
+/// The means of groups of points: single calls fall to zero and back so often that a line of them is a wall.
+fn means(points: &[(f64, f64)], group: usize) -> Vec<(f64, f64)> {
+    let mean =
+        |points: &[(f64, f64)], of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / points.len() as f64;
+    points.chunks(group).map(|chunk| (mean(chunk, |p| p.0), mean(chunk, |p| p.1))).collect()
 }
 
 fn over_turns(
@@ -224,4 +236,17 @@ fn turn_ticks(cell: &Cell) -> (Vec<(f64, String)>, &'static str) {
 /// A round number of turns or calls between labels.
 fn round_step(count: usize) -> usize {
     [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000].into_iter().find(|s| count / s <= 9).unwrap_or(10_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn means_keep_the_mean_and_the_order() {
+        let points = [(0.0, 1.0), (0.5, 0.0), (1.0, 0.4)];
+        assert_eq!(means(&points, 2), [(0.25, 0.5), (1.0, 0.4)]);
+        assert_eq!(means(&points, 1), points);
+        assert_eq!(means(&[], 3), []);
+    }
 }

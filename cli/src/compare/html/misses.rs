@@ -6,11 +6,11 @@
 
 use std::collections::HashMap;
 
-use context_engine_runtime::compare::report::{Cell, CompareReport, Miss};
+use context_engine_runtime::compare::{Cell, CompareReport, Miss};
 use serde::Serialize;
 
 use super::curves::drawn;
-use super::sessions::session_options;
+use super::sessions::{name, session_options};
 use super::text::{budget, script_json, shortened, text, visible};
 use super::verdict::label;
 use crate::output::number;
@@ -77,8 +77,8 @@ pub(super) fn section(report: &CompareReport) -> String {
             number(left_out as u64)
         )
     };
-    let choice = |id: &str, name: &str, options: &str| {
-        format!("<label>{name}<select id=\"{id}\"><option value=\"\">all</option>{options}</select></label>")
+    let choice = |id: &str, title: &str, options: &str| {
+        format!("<label>{title}<select id=\"{id}\"><option value=\"\">all</option>{options}</select></label>")
     };
     let engines: String = drawn(report).into_iter().map(|e| option(e, &shortened(label(report, e), 60))).collect();
     let budgets: String = report.budgets.iter().enumerate().map(|(i, b)| option(i, &budget(*b))).collect();
@@ -91,7 +91,7 @@ pub(super) fn section(report: &CompareReport) -> String {
          <div id=\"groups\"></div><script type=\"application/json\" id=\"misses-data\">{json}</script>",
         choice("by-engine", "Engine", &engines),
         choice("by-budget", "Budget", &budgets),
-        choice("by-session", "Session", &session_options(report)),
+        choice("by-session", "Session", &session_options(report, None)),
         choice("by-kind", "Kind", &kinds(report)),
     )
 }
@@ -141,7 +141,7 @@ fn data(report: &CompareReport, cap: usize) -> Data {
     Data {
         engines: (0..report.engines.len()).map(|e| visible(label(report, e))).collect(),
         budgets: report.budgets.iter().map(|b| budget(*b)).collect(),
-        sessions: report.sessions.iter().map(|s| visible(&s.id)).collect(),
+        sessions: (0..report.sessions.len()).map(|session| visible(&name(report, session))).collect(),
         texts: texts.all,
         groups,
     }

@@ -1,6 +1,6 @@
 //! A made-up comparison for tests and for looking at: plausible numbers, and texts as bad as texts get.
 
-use context_engine_runtime::compare::report::{
+use context_engine_runtime::compare::{
     CallPoint, Cell, CompareReport, Cost, EngineFacts, Measures, Miss, Pooled, Prices, PromptPart, Recall,
     SamplePrompt, SessionFacts, Spread,
 };

@@ -3,7 +3,7 @@
 //! Decision: without scripts every session can be opened; the script offers one at a time. Failures have a section of
 //! their own: a number in a table is no place to say why.
 
-use context_engine_runtime::compare::report::CompareReport;
+use context_engine_runtime::compare::CompareReport;
 
 use super::curves;
 use super::text::{budget, count, dollars, interval, percent, shortened, text};
@@ -12,13 +12,15 @@ use crate::output::number;
 
 /// The panels.
 pub(super) fn panels(report: &CompareReport) -> String {
+    // The longest has the most to see.
+    let first = (0..report.sessions.len()).rev().max_by_key(|i| report.sessions[*i].tokens).unwrap_or(0);
     let mut out = format!(
         "<p class=\"pick\" hidden><label for=\"session\">Session</label> <select id=\"session\">{}</select></p>{}",
-        session_options(report),
+        session_options(report, Some(first)),
         curves::legend(report, true)
     );
     for (i, session) in report.sessions.iter().enumerate() {
-        let open = if i == 0 { " open" } else { "" };
+        let open = if i == first { " open" } else { "" };
         let charts = |draw: &dyn Fn(u64) -> String| report.budgets.iter().map(|&b| draw(b)).collect::<String>();
         out += &format!(
             "<details class=\"session\"{open}><summary><bdi>{}</bdi> <small>{}, {}, {} tokens of history</small></summary>\
@@ -26,7 +28,7 @@ pub(super) fn panels(report: &CompareReport) -> String {
              line is what sending everything would have cost.</p><div class=\"grid charts\">{}</div><h3>Prefix stability over \
              turns</h3><p>How much of each prompt is the start of the one before: what a provider's cache can reuse. A \
              fall is a rewritten prompt.</p><div class=\"grid charts\">{}</div>{}</details>",
-            text(&shortened(&session.id, 120)),
+            text(&shortened(&name(report, i), 120)),
             count(session.turns, "turn"),
             count(session.calls, "call"),
             number(session.tokens),
@@ -40,9 +42,23 @@ pub(super) fn panels(report: &CompareReport) -> String {
 }
 
 /// The sessions as choices of a list.
-pub(super) fn session_options(report: &CompareReport) -> String {
-    let sessions = report.sessions.iter().enumerate();
-    sessions.map(|(i, s)| format!("<option value=\"{i}\">{}</option>", text(&shortened(&s.id, 60)))).collect()
+pub(super) fn session_options(report: &CompareReport, selected: Option<usize>) -> String {
+    let option = |i: usize| {
+        let chosen = if selected == Some(i) { " selected" } else { "" };
+        format!("<option value=\"{i}\"{chosen}>{}</option>", text(&shortened(&name(report, i), 70)))
+    };
+    (0..report.sessions.len()).map(option).collect()
+}
+
+/// What people call a session: its file's name; its id, where that says more.
+pub(super) fn name(report: &CompareReport, session: usize) -> String {
+    let Some(facts) = report.sessions.get(session) else { return "?".to_owned() };
+    let file = facts.file.rsplit(['/', '\\']).next().unwrap_or_default();
+    match (file, facts.id.as_str()) {
+        ("", id) => id.to_owned(),
+        (file, id) if file.contains(id) => file.to_owned(),
+        (file, id) => format!("{file}: {id}"),
+    }
 }
 
 fn numbers(report: &CompareReport, session: usize) -> String {
@@ -96,16 +112,23 @@ pub(super) fn troubles(report: &CompareReport) -> String {
     }
     for cell in &report.cells {
         if let Some(why) = &cell.error {
-            let session = report.sessions.get(cell.session).map_or("?", |s| s.id.as_str());
             let what = format!(
                 "at {} did not get to the end of session <bdi>{}</bdi>, and its numbers are of what it played:",
                 budget(cell.budget),
-                text(&shortened(session, 120))
+                text(&shortened(&name(report, cell.session), 120))
             );
             items.push(say(cell.engine, &what, why));
         }
     }
     for pooled in &report.pooled {
+        if pooled.measures.fitted > 0 {
+            items.push(format!(
+                "<li><b><bdi>{}</bdi></b> at {} made {} that did not fit the budget, and the host cut them.</li>",
+                text(label(report, pooled.engine)),
+                budget(pooled.budget),
+                count(pooled.measures.fitted, "prompt")
+            ));
+        }
         for (why, times) in &pooled.measures.reasons {
             let what = format!(
                 "at {} failed on {}, and another engine answered:",
@@ -117,7 +140,7 @@ pub(super) fn troubles(report: &CompareReport) -> String {
     }
     if items.is_empty() {
         return "<p>Nothing. Every engine opened, every session was played to the end, and every call was answered by the \
-                engine that was asked.</p>"
+                engine that was asked, within the budget.</p>"
             .to_owned();
     }
     format!("<ul class=\"troubles\">{}</ul>", items.concat())

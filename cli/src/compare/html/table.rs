@@ -3,7 +3,7 @@
 //! Decision: a value is marked as the best of its budget only where the difference is real: intervals apart for recall,
 //! more than noise for the rest. A column without a mark says that the engines are alike in it.
 
-use context_engine_runtime::compare::report::{CompareReport, Measures};
+use context_engine_runtime::compare::{CompareReport, Measures};
 
 use super::text::{budget, count, dollars, interval, percent, text, tokens};
 use super::verdict::{SAME_COST, ahead, label, pooled, why_out};
@@ -89,8 +89,8 @@ const COLUMNS: [Column; 8] = [
         name: "Time",
         help: "Time the engine took to make a prompt: the median; below it the 95th percentile. Lower is better.",
         shown: |m| (duration(m.assemble_us.p50), format!("95th: {}", duration(m.assemble_us.p95))),
-        better: |a, b| a.assemble_us.p50.saturating_mul(2) < b.assemble_us.p50,
-        marked_when: "less than half",
+        better: |a, b| a.assemble_us.p50.max(1_000).saturating_mul(2) < b.assemble_us.p50,
+        marked_when: "less than half, and milliseconds",
     },
     Column {
         name: "Failures",

@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use context_engine_runtime::compare::report::{CompareReport, PromptPart, SamplePrompt};
+use context_engine_runtime::compare::{CompareReport, PromptPart, SamplePrompt};
 
 use super::curves::drawn;
+use super::sessions::name;
 use super::text::{budget, count, percent, shortened, text, tokens};
 use super::verdict::label;
 use crate::output::number;
@@ -83,14 +84,13 @@ pub(super) fn maps(report: &CompareReport) -> String {
     };
     let largest = report.prompts.iter().map(total).max().unwrap_or(0).max(1);
     let used = |kind: &&&str| report.prompts.iter().flat_map(|p| &p.parts).any(|part| KINDS[kind_of(part)] == **kind);
-    let session = report.sessions.get(first.session).map_or("?", |session| session.id.as_str());
     let mut out = format!(
         "<p>The prompt for turn {}, call {} of session <bdi>{}</bdi> at a budget of {}, as each engine made it. The stronger \
          the colour, the newer the part. One scale for all: equal areas are equal tokens, and the dashed frame is the \
          largest of these prompts. Point at a part, or go through them with the arrow keys, to read how it begins.</p><ul class=\"legend\">",
         first.turn,
         first.call,
-        text(session),
+        text(&name(report, first.session)),
         budget(first.budget)
     );
     for kind in KINDS.iter().filter(used) {

@@ -4,7 +4,7 @@
 //! (recall), then what it costs; a difference counts only when the evidence carries it. Overlapping intervals are called
 //! a tie: a stricter test could tell some of them apart, but would have to be believed instead of seen.
 
-use context_engine_runtime::compare::report::{CompareReport, Measures};
+use context_engine_runtime::compare::{CompareReport, Measures};
 
 use super::text::{count, dollars, interval, listed, percent, tokens};
 
@@ -16,6 +16,8 @@ pub(super) const SAME_COST: f64 = 0.10;
 pub(super) const DEAR: f64 = 2.0;
 /// An engine that leaves a larger share of the calls to another is not measured by its numbers.
 pub(super) const MAX_FALLBACKS: f64 = 0.05;
+/// A recall below this is said to be little, whoever is ahead.
+pub(super) const LITTLE: f64 = 0.5;
 /// Cases from fewer sessions are no sample of anybody's sessions.
 pub(super) const FEW_SESSIONS: usize = 3;
 
@@ -179,8 +181,8 @@ fn choose(report: &CompareReport, runners: &[Runner<'_>], because: &mut Vec<Stri
     let tied: Vec<_> = runners.iter().filter(|(_, m)| !ahead(best.1, m)).copied().collect();
     let mut chosen = cheapest(&tied);
     if tied.len() > 1 {
-        let names: Vec<_> = tied.iter().map(|(e, m)| format!("{} ({})", label(report, *e), recalled(m))).collect();
-        because.push(format!("Recall is tied: the intervals of {} overlap.", listed(&names, "and")));
+        let names: Vec<_> = tied.iter().map(|(e, m)| format!("{} {}", label(report, *e), recalled(m))).collect();
+        because.push(format!("Recall is tied, the intervals overlap: {}.", listed(&names, "and")));
     }
     let faultless: Vec<_> = chosen.iter().filter(|(_, m)| m.fallbacks + m.fitted == 0).copied().collect();
     if chosen.len() > 1 && !faultless.is_empty() && faultless.len() < chosen.len() {
@@ -276,6 +278,10 @@ fn weaknesses(report: &CompareReport, budget: u64, runners: &[Runner<'_>]) -> Ve
         if m.fitted > 0 {
             found.push(format!("{} of {name} did not fit the budget and had to be cut.", count(m.fitted, "prompt")));
         }
+    }
+    let most = runners.iter().filter(|(_, m)| enough(m)).filter_map(|(_, m)| m.recall.share).fold(f64::NAN, f64::max);
+    if most < LITTLE {
+        found.push(format!("No engine had more than {} of what was relied on from further back.", percent(most)));
     }
     let running = |engine| runners.iter().any(|(e, _)| *e == engine);
     let cells = || report.cells.iter().filter(|cell| cell.budget == budget && running(cell.engine));

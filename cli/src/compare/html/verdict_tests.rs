@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::compare::html::sample;
-use context_engine_runtime::compare::report::{Cost, Recall};
+use context_engine_runtime::compare::{Cost, Recall};
 
 const BUDGET: u64 = 8_000;
 
@@ -108,6 +108,13 @@ fn an_engine_that_did_not_serve_is_not_recommended_for_its_numbers() {
     assert_eq!(choice(&hopeless), Choice::Take(0));
     closed.engines[1].unavailable = Some("no such plugin".to_owned());
     assert_eq!(choice(&closed), Choice::Nothing);
+}
+
+#[test]
+fn being_ahead_with_little_is_said() {
+    let cautions = |low, high| decide(&report(&[([low, high], 1.0), ([1, 2], 1.0)]), BUDGET).cautions;
+    assert_eq!(cautions(6, 8), ["No engine had more than 7\u{a0}% of what was relied on from further back."]);
+    assert_eq!(cautions(45, 55), [""; 0]);
 }
 
 #[test]
