@@ -41,8 +41,8 @@
   const panels = [...document.querySelectorAll("details.session")];
   const picker = byId("session");
   if (picker && panels.length > 1) {
-    const pick = () => panels.forEach((panel, i) => {
-      panel.hidden = i !== Number(picker.value);
+    const pick = () => panels.forEach((panel) => {
+      panel.hidden = panel.dataset.session !== picker.value;
       panel.open = !panel.hidden;
     });
     picker.closest(".pick").hidden = false;

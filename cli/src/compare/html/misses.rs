@@ -80,6 +80,9 @@ pub(super) fn section(report: &CompareReport) -> String {
     let choice = |id: &str, title: &str, options: &str| {
         format!("<label>{title}<select id=\"{id}\"><option value=\"\">all</option>{options}</select></label>")
     };
+    let mut sessions: Vec<_> = cells(report).map(|cell| cell.session).collect();
+    sessions.sort_unstable();
+    sessions.dedup();
     let engines: String = drawn(report).into_iter().map(|e| option(e, &shortened(label(report, e), 60))).collect();
     let budgets: String = report.budgets.iter().enumerate().map(|(i, b)| option(i, &budget(*b))).collect();
     format!(
@@ -91,7 +94,7 @@ pub(super) fn section(report: &CompareReport) -> String {
          <div id=\"groups\"></div><script type=\"application/json\" id=\"misses-data\">{json}</script>",
         choice("by-engine", "Engine", &engines),
         choice("by-budget", "Budget", &budgets),
-        choice("by-session", "Session", &session_options(report, None)),
+        choice("by-session", "Session", &session_options(report, &sessions, None)),
         choice("by-kind", "Kind", &kinds(report)),
     )
 }

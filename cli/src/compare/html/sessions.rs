@@ -10,20 +10,30 @@ use super::text::{budget, count, dollars, interval, percent, shortened, text};
 use super::verdict::label;
 use crate::output::number;
 
+/// Most sessions that are drawn: a file with more is too large to mail, and nobody looks at hundreds.
+const MOST: usize = 40;
+
 /// The panels.
 pub(super) fn panels(report: &CompareReport) -> String {
     // The longest has the most to see.
-    let first = (0..report.sessions.len()).rev().max_by_key(|i| report.sessions[*i].tokens).unwrap_or(0);
+    let shown = shown(report);
+    let first = shown.iter().copied().rev().max_by_key(|i| report.sessions[*i].tokens);
+    let left_out = if shown.len() < report.sessions.len() {
+        format!("<p>Of {}, the {MOST} longest are shown here.</p>", count(report.sessions.len(), "session"))
+    } else {
+        String::new()
+    };
     let mut out = format!(
-        "<p class=\"pick\" hidden><label for=\"session\">Session</label> <select id=\"session\">{}</select></p>{}",
-        session_options(report, Some(first)),
+        "{left_out}<p class=\"pick\" hidden><label for=\"session\">Session</label> <select id=\"session\">{}</select></p>{}",
+        session_options(report, &shown, first),
         curves::legend(report, true)
     );
-    for (i, session) in report.sessions.iter().enumerate() {
-        let open = if i == first { " open" } else { "" };
+    for &i in &shown {
+        let session = &report.sessions[i];
+        let open = if Some(i) == first { " open" } else { "" };
         let charts = |draw: &dyn Fn(u64) -> String| report.budgets.iter().map(|&b| draw(b)).collect::<String>();
         out += &format!(
-            "<details class=\"session\"{open}><summary><bdi>{}</bdi> <small>{}, {}, {} tokens of history</small></summary>\
+            "<details class=\"session\" data-session=\"{i}\"{open}><summary><bdi>{}</bdi> <small>{}, {}, {} tokens of history</small></summary>\
              <p class=\"file\">Recorded in <bdi>{}</bdi></p><h3>Tokens sent over turns</h3><p>What each prompt cost. The thin \
              line is what sending everything would have cost.</p><div class=\"grid charts\">{}</div><h3>Prefix stability over \
              turns</h3><p>How much of each prompt is the start of the one before: what a provider's cache can reuse. A \
@@ -41,13 +51,22 @@ pub(super) fn panels(report: &CompareReport) -> String {
     out
 }
 
-/// The sessions as choices of a list.
-pub(super) fn session_options(report: &CompareReport, selected: Option<usize>) -> String {
-    let option = |i: usize| {
-        let chosen = if selected == Some(i) { " selected" } else { "" };
-        format!("<option value=\"{i}\"{chosen}>{}</option>", text(&shortened(&name(report, i), 70)))
+/// These sessions as choices of a list.
+pub(super) fn session_options(report: &CompareReport, sessions: &[usize], selected: Option<usize>) -> String {
+    let option = |i: &usize| {
+        let chosen = if selected == Some(*i) { " selected" } else { "" };
+        format!("<option value=\"{i}\"{chosen}>{}</option>", text(&shortened(&name(report, *i), 70)))
     };
-    (0..report.sessions.len()).map(option).collect()
+    sessions.iter().map(option).collect()
+}
+
+/// The sessions that are drawn, in their order: the longest.
+fn shown(report: &CompareReport) -> Vec<usize> {
+    let mut sessions: Vec<_> = (0..report.sessions.len()).collect();
+    sessions.sort_by_key(|i| std::cmp::Reverse(report.sessions[*i].tokens));
+    sessions.truncate(MOST);
+    sessions.sort_unstable();
+    sessions
 }
 
 /// What people call a session: its file's name; its id, where that says more.

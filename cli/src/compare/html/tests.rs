@@ -70,6 +70,17 @@ fn a_report_of_many_sessions_can_be_mailed() {
 }
 
 #[test]
+fn of_very_many_sessions_the_longest_are_drawn() {
+    let mut report = sample::report(Size { sessions: 45, ..SMALL });
+    report.sessions[44].tokens = 1;
+    report.sessions[3].tokens = 2;
+    let page = render(&report);
+    assert!(page.contains("Of 45 sessions, the 40 longest are shown here."));
+    assert!(page.contains("data-session=\"0\" open") && page.contains("data-session=\"2\""));
+    assert!(!page.contains("data-session=\"3\"") && !page.contains("data-session=\"44\""));
+}
+
+#[test]
 fn an_empty_comparison_is_a_page_too() {
     let mut report = sample::report(SMALL);
     report.sessions.clear();
