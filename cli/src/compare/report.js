@@ -206,7 +206,8 @@
   const rowOf = ([turn, call, thing, kind, entry, saidTurn, line], words) => {
     const item = make("li", "miss");
     const name = marked(make("bdi", "thing"), texts[thing], words);
-    const where = make("span", "where", `needed in turn ${turn}, call ${call}; last said in turn ${saidTurn} (entry `);
+    const then = saidTurn ? `in turn ${saidTurn}` : "before the first turn";
+    const where = make("span", "where", `needed in turn ${turn}, call ${call}; last said ${then} (entry `);
     where.append(make("bdi", "", texts[entry]), "):");
     const said = marked(make("bdi", "said"), texts[line], [lower[thing], ...words]);
     item.append(name, make("span", "kind", texts[kind]), where, said);

@@ -28,7 +28,9 @@ const WATCH: &str = r#"
 window.wrong = [];
 addEventListener("error", (event) => wrong.push("error: " + (event.message ?? event.target)), true);
 addEventListener("unhandledrejection", (event) => wrong.push("rejected: " + event.reason));
-document.addEventListener("securitypolicyviolation", (event) => wrong.push("policy: " + event.violatedDirective + " " + event.blockedURI));
+document.addEventListener("securitypolicyviolation", (event) => {
+  wrong.push("policy: " + event.violatedDirective + " " + event.blockedURI);
+});
 for (const level of ["error", "warn"]) {
   const said = console[level];
   console[level] = (...words) => { wrong.push(level + ": " + words.join(" ")); said.apply(console, words); };

@@ -63,7 +63,9 @@ impl Texts {
 /// The section: filters, an empty list, and the data.
 pub(super) fn section(report: &CompareReport) -> String {
     if cells(report).next().is_none() {
-        return "<p class=\"empty\">No misses: everything the replies rely on from further back was in the prompts.</p>".to_owned();
+        return "<p class=\"empty\">No misses: everything the replies rely on from further back was in the prompts.\
+                </p>"
+            .to_owned();
     }
     let (json, cap) = embedded(report, MOST_BYTES);
     let left_out: usize = cells(report).map(|cell| cell.misses.len().saturating_sub(cap)).sum();
@@ -90,7 +92,8 @@ pub(super) fn section(report: &CompareReport) -> String {
          engine's prompt did not have.{left_out}</p><noscript><p class=\"empty\">Listing the misses needs JavaScript. The \
          counts are in the tables above.</p></noscript><form id=\"filters\" class=\"filters\" role=\"search\" hidden>\
          <label class=\"wide\">Search<input id=\"search\" type=\"search\" autocomplete=\"off\" spellcheck=\"false\" \
-         placeholder=\"a thing, or words of the line it was said in\"></label>{}{}{}{}</form><p id=\"found\" role=\"status\"></p>\
+         placeholder=\"a thing, or words of the line it was said in\"></label>{}{}{}{}</form>\
+         <p id=\"found\" role=\"status\"></p>\
          <div id=\"groups\"></div><script type=\"application/json\" id=\"misses-data\">{json}</script>",
         choice("by-engine", "Engine", &engines),
         choice("by-budget", "Budget", &budgets),

@@ -33,11 +33,13 @@ pub(super) fn panels(report: &CompareReport) -> String {
         let open = if Some(i) == first { " open" } else { "" };
         let charts = |draw: &dyn Fn(u64) -> String| report.budgets.iter().map(|&b| draw(b)).collect::<String>();
         out += &format!(
-            "<details class=\"session\" data-session=\"{i}\"{open}><summary><bdi>{}</bdi> <small>{}, {}, {} tokens of history</small></summary>\
-             <p class=\"file\">Recorded in <bdi>{}</bdi></p><h3>Tokens sent over turns</h3><p>What each prompt cost. The thin \
-             line is what sending everything would have cost.</p><div class=\"grid charts\">{}</div><h3>Prefix stability over \
-             turns</h3><p>How much of each prompt is the start of the one before: what a provider's cache can reuse. A \
-             fall is a rewritten prompt.</p><div class=\"grid charts\">{}</div>{}</details>",
+            "<details class=\"session\" data-session=\"{i}\"{open}><summary><bdi>{}</bdi> <small>{}, {}, \
+             {} tokens of history</small></summary>\
+             <p class=\"file\">Recorded in <bdi>{}</bdi></p><h3>Tokens sent over turns</h3>\
+             <p>What each prompt cost. The thin line is what sending everything would have cost.</p>\
+             <div class=\"grid charts\">{}</div>\
+             <h3>Prefix stability over turns</h3>\
+             <p>How much of each prompt is the start of the one before: what a provider's cache can reuse. A fall is a rewritten prompt.</p><div class=\"grid charts\">{}</div>{}</details>",
             text(&shortened(&name(report, i), 120)),
             count(session.turns, "turn"),
             count(session.calls, "call"),
@@ -93,8 +95,8 @@ fn numbers(report: &CompareReport, session: usize) -> String {
             };
             let ended = if cell.error.is_some() { " <small class=\"out\">not to the end</small>" } else { "" };
             rows += &format!(
-                "<tr><td>{}</td><th scope=\"row\"><bdi>{}</bdi>{ended}</th><td>{recall}</td><td>{} of {}</td><td>{}</td><td>{}\
-                 </td><td>{}</td><td>{}</td></tr>",
+                "<tr><td>{}</td><th scope=\"row\"><bdi>{}</bdi>{ended}</th><td>{recall}</td><td>{} of {}</td>\
+                 <td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
                 budget(tokens),
                 text(label(report, cell.engine)),
                 number(m.recall.hits as u64),
@@ -109,8 +111,9 @@ fn numbers(report: &CompareReport, session: usize) -> String {
     let columns = ["Budget", "Engine", "Recall", "Hits", "Tokens in all", "Cost", "Prefix stability", "Failures"];
     let heads: String = columns.iter().map(|name| format!("<th scope=\"col\">{name}</th>")).collect();
     format!(
-        "<h3>The numbers of this session</h3><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"The numbers of \
-         this session\"><table class=\"plain\"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
+        "<h3>The numbers of this session</h3><div class=\"scroll\" tabindex=\"0\" role=\"region\" \
+         aria-label=\"The numbers of this session\">\
+         <table class=\"plain\"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
 }
 

@@ -87,7 +87,8 @@ pub(super) fn maps(report: &CompareReport) -> String {
     let mut out = format!(
         "<p>The prompt for turn {}, call {} of session <bdi>{}</bdi> at a budget of {}, as each engine made it. The stronger \
          the colour, the newer the part. One scale for all: equal areas are equal tokens, and the dashed frame is the \
-         largest of these prompts. Point at a part, or go through them with the arrow keys, to read how it begins.</p><ul class=\"legend\">",
+         largest of these prompts. Point at a part, or go through them with the arrow keys, to read how it begins.</p>\
+         <ul class=\"legend\">",
         first.turn,
         first.call,
         text(&name(report, first.session)),
@@ -139,9 +140,9 @@ fn map(report: &CompareReport, prompt: &SamplePrompt, index: usize, total: u64, 
     }
     let name = text(label(report, prompt.engine));
     format!(
-        "<figure><figcaption><bdi>{name}</bdi><small>{} tokens in {}</small></figcaption><svg class=\"map\" viewBox=\"0 0 {WIDTH} \
-         {HEIGHT}\" role=\"img\" tabindex=\"0\" aria-labelledby=\"map-{index}-t map-{index}-d\"><title \
-         id=\"map-{index}-t\">Parts of the prompt {name} made</title><desc id=\"map-{index}-d\">{}</desc><rect \
+        "<figure><figcaption><bdi>{name}</bdi><small>{} tokens in {}</small></figcaption>\
+         <svg class=\"map\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" tabindex=\"0\" \
+         aria-labelledby=\"map-{index}-t map-{index}-d\"><title id=\"map-{index}-t\">Parts of the prompt {name} made</title><desc id=\"map-{index}-d\">{}</desc><rect \
          class=\"room\" width=\"{WIDTH}\" height=\"{HEIGHT}\"/>{leaves}</svg><details><summary>The same as a table\
          </summary><table class=\"plain\"><thead><tr><th scope=\"col\">part</th><th scope=\"col\">tokens</th><th \
          scope=\"col\">share</th><th scope=\"col\">parts</th></tr></thead><tbody>{rows}</tbody></table></details></figure>",

@@ -316,7 +316,8 @@ pub(super) fn rules() -> Vec<String> {
             percent(SAME_COST)
         ),
         format!(
-            "If the choice costs {DEAR} times as much as the cheapest engine or more, both are named: what recall is worth is the reader's to say."
+            "If the choice costs {DEAR} times as much as the cheapest engine or more, both are named: what recall is \
+             worth is the reader's to say."
         ),
         "With too few cases nothing is said about recall. Then only the cost is compared, and the headline says that."
             .to_owned(),
