@@ -253,7 +253,7 @@ mod tests {
         let handle = loader.linked(Arc::new(NotMine), info, &Creation::default()).expect("a handle");
         let prompt = live.prompt(&handle, &Arc::default()).expect("a prompt");
         assert!(prompt.compacted && prompt.behind_summary > 0);
-        assert_eq!((prompt.assembled.served_by.as_str(), live.compactions()), ("not-mine", 1));
+        assert_eq!((prompt.assembled.served_by.as_str(), live.scratch().compactions()), ("not-mine", 1));
     }
 
     fn legacy_info() -> context_engine_interface::record::EngineInfo {

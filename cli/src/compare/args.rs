@@ -30,6 +30,7 @@ docs/compare.md defines all of them, with what they cannot see.
 Examples:
   context-engine compare session.jsonl --engines legacy,sliding-window --budget 8k,32k,128k
   context-engine compare ~/.claude/projects/my-project --engines legacy,sliding-window      # a folder: all sessions in it
+  context-engine compare session.jsonl --html report.html                                   # one page, to be read or sent
   context-engine compare session.jsonl --engines my-engine --budget 16k --misses            # what the prompts lacked
   context-engine compare session.jsonl --engines legacy,my-engine --plugins target/release --json | jq '.pooled[]'
   context-engine compare session.jsonl --prices 1.25,0.125,1.25                             # dollars per million tokens
@@ -57,6 +58,9 @@ pub(crate) struct CompareArgs {
     /// List what replies relied on and prompts lacked, each with where it was said
     #[arg(long)]
     pub(crate) misses: bool,
+    /// Write a report as one HTML page as well; it needs no network
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

@@ -10,19 +10,18 @@ mod misses;
 mod policy;
 mod sessions;
 mod table;
-mod text;
+pub(super) mod text;
 mod treemap;
-mod verdict;
 
 #[cfg(test)]
 mod browser;
 #[cfg(test)]
-mod sample;
+pub(super) mod sample;
 
 use context_engine_runtime::compare::{CompareReport, EngineFacts};
 
 use self::text::{budget, count, listed, text};
-use self::verdict::{Choice, Verdict};
+use super::verdict::{self, Choice, Verdict};
 
 const PAGE: &str = include_str!("report.html");
 const STYLE: &str = include_str!("report.css");

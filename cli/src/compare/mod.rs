@@ -5,6 +5,7 @@
 //! next run.
 
 mod args;
+mod html;
 mod sources;
 mod table;
 mod verdict;
@@ -20,7 +21,7 @@ use context_engine_transcript::TokenCounter;
 
 use crate::Outcome;
 use crate::error::CliError;
-use crate::output::{self, line, note};
+use crate::output::{self, json_line, note};
 use crate::replay::choose;
 use crate::setup::Host;
 
@@ -37,8 +38,13 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Outcome, CliError> {
         jobs: args.jobs.or_else(|| std::thread::available_parallelism().ok()).map_or(1, usize::from),
     };
     let report = play(&host, &sessions, &options)?;
+    if let Some(path) = &args.html {
+        let failed = |source| CliError::File { path: path.clone(), doing: "writing the report", source };
+        fs::write(path, html::render(&report)).map_err(failed)?;
+        note(format_args!("{}: written; open it in a browser", path.display()));
+    }
     if args.json {
-        line(serde_json::to_string(&report)?)?;
+        json_line(&report)?;
     } else {
         table::print(&report, args.misses)?;
     }

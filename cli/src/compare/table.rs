@@ -52,8 +52,10 @@ pub(crate) fn print(report: &CompareReport, misses: bool) -> io::Result<()> {
         for pooled in report.pooled.iter().filter(|pooled| pooled.budget == *budget) {
             remarks(&report.engines[pooled.engine].id, &pooled.measures)?;
         }
-        if let Some(verdict) = verdict::of(report, *budget) {
-            line(format_args!("  => {verdict}"))?;
+        let verdict = verdict::decide(report, *budget);
+        line(format_args!("  => {}", verdict.headline(report)))?;
+        for sentence in verdict.because.iter().take(1).chain(&verdict.cautions) {
+            line(format_args!("     {sentence}"))?;
         }
     }
     per_session(report)?;

@@ -120,7 +120,8 @@ pub fn calls(session: &RecordedSession) -> usize {
 fn facts(id: &str, open: &Open<'_>) -> Result<EngineFacts, RuntimeError> {
     let handle = open(id, TokenCounter::for_model(None)).map_err(Box::new)?;
     let (info, unavailable) = (handle.info(), handle.why());
-    handle.dispose("released");
+    // What goes wrong at the end is in the log, and in no number.
+    let _ = handle.dispose("released");
     let (name, version) = match unavailable {
         None => (info.name.clone(), info.version.clone()),
         Some(_) => Default::default(),
@@ -177,7 +178,7 @@ impl Comparison<'_> {
         };
         let outcome =
             played.play((&handle, engine), self.replay_options(budget), (index, &self.options.prices), self.on_call);
-        handle.dispose("shutdown");
+        let _ = handle.dispose("shutdown");
         outcome
     }
 
@@ -208,7 +209,7 @@ impl Comparison<'_> {
         let sample = |(engine, id): (usize, &String)| {
             let handle = (self.open)(id, played.counter).ok()?;
             let parts = sample::prompt_at(played, (&handle, id), self.replay_options(place.budget), place);
-            handle.dispose("shutdown");
+            let _ = handle.dispose("shutdown");
             let sample::Place { session, budget, turn, call } = place;
             Some(SamplePrompt { session, engine, budget, turn, call, parts: parts? })
         };

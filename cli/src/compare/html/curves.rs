@@ -7,7 +7,7 @@ use context_engine_runtime::compare::{Cell, CompareReport};
 
 use super::chart::{self, Frame};
 use super::text::{budget, count, interval, percent, tokens};
-use super::verdict::{label, pooled};
+use crate::compare::verdict::{label, pooled};
 use crate::output::number;
 
 /// Points of a line of means.

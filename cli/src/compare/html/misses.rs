@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::curves::drawn;
 use super::sessions::{name, session_options};
 use super::text::{budget, script_json, shortened, text, visible};
-use super::verdict::label;
+use crate::compare::verdict::label;
 use crate::output::number;
 
 /// Most misses of one cell.

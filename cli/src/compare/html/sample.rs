@@ -7,16 +7,16 @@ use context_engine_runtime::compare::{
 
 /// How much of everything.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Size {
-    pub(super) engines: usize,
-    pub(super) sessions: usize,
+pub(in crate::compare) struct Size {
+    pub(in crate::compare) engines: usize,
+    pub(in crate::compare) sessions: usize,
     /// Calls of a session.
-    pub(super) calls: usize,
+    pub(in crate::compare) calls: usize,
     /// Misses of a cell.
-    pub(super) misses: usize,
+    pub(in crate::compare) misses: usize,
 }
 
-pub(super) const SMALL: Size = Size { engines: 2, sessions: 1, calls: 40, misses: 12 };
+pub(in crate::compare) const SMALL: Size = Size { engines: 2, sessions: 1, calls: 40, misses: 12 };
 /// For looking at: three engines and one that does not open.
 pub(super) const SHOWN: Size = Size { engines: 4, sessions: 4, calls: 340, misses: 64 };
 
@@ -42,7 +42,7 @@ impl Dice {
 }
 
 /// The comparison.
-pub(super) fn report(size: Size) -> CompareReport {
+pub(in crate::compare) fn report(size: Size) -> CompareReport {
     let engines: Vec<_> = (0..size.engines)
         .map(|i| EngineFacts {
             id: IDS[i % 4].to_owned(),

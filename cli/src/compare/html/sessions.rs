@@ -7,7 +7,7 @@ use context_engine_runtime::compare::CompareReport;
 
 use super::curves;
 use super::text::{budget, count, dollars, interval, percent, shortened, text};
-use super::verdict::label;
+use crate::compare::verdict::label;
 use crate::output::number;
 
 /// Most sessions that are drawn: a file with more is too large to mail, and nobody looks at hundreds.

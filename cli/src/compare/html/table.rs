@@ -6,7 +6,7 @@
 use context_engine_runtime::compare::{CompareReport, Measures};
 
 use super::text::{budget, count, dollars, interval, percent, text, tokens};
-use super::verdict::{SAME_COST, ahead, label, pooled, why_out};
+use crate::compare::verdict::{SAME_COST, ahead, label, pooled, why_out};
 use crate::output::{duration, number};
 
 struct Column {

@@ -3,14 +3,6 @@
 use super::*;
 use crate::compare::html::sample::{NASTY, SHOWN, SMALL, Size};
 
-/// Writes the made-up report to look at: `REPORT_HTML=report.html cargo test -p context-engine -- --ignored made_up`.
-#[test]
-#[ignore = "writes a file for somebody to look at"]
-fn a_made_up_report_can_be_written() {
-    let file = std::env::var("REPORT_HTML").unwrap_or_else(|_| "report.html".to_owned());
-    std::fs::write(file, render(&sample::report(SHOWN))).expect("the report is written");
-}
-
 #[test]
 fn no_text_of_a_session_becomes_markup() {
     let page = render(&sample::report(SHOWN));

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::output;
 
 /// `raw` with everything visible: what steers a reader or has no picture is written as its number.
-pub(super) fn visible(raw: &str) -> String {
+pub(in crate::compare) fn visible(raw: &str) -> String {
     let mut out = String::with_capacity(raw.len());
     for c in raw.chars() {
         match c {
@@ -28,7 +28,7 @@ pub(super) fn visible(raw: &str) -> String {
 }
 
 /// `raw` as HTML, in an element or in a quoted attribute.
-pub(super) fn text(raw: &str) -> String {
+pub(in crate::compare) fn text(raw: &str) -> String {
     let raw = visible(raw);
     let mut out = String::with_capacity(raw.len() + raw.len() / 8);
     for c in raw.chars() {
@@ -45,7 +45,7 @@ pub(super) fn text(raw: &str) -> String {
 }
 
 /// `value` as JSON that can stand in a script element: nothing in it can end the element or begin a comment.
-pub(super) fn script_json(value: &impl Serialize) -> String {
+pub(in crate::compare) fn script_json(value: &impl Serialize) -> String {
     let json = serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned());
     let mut out = String::with_capacity(json.len() + json.len() / 32);
     for c in json.chars() {
@@ -59,7 +59,7 @@ pub(super) fn script_json(value: &impl Serialize) -> String {
 }
 
 /// At most `limit` characters of `raw`.
-pub(super) fn shortened(raw: &str, limit: usize) -> String {
+pub(in crate::compare) fn shortened(raw: &str, limit: usize) -> String {
     if raw.chars().count() <= limit {
         return raw.to_owned();
     }
@@ -67,7 +67,7 @@ pub(super) fn shortened(raw: &str, limit: usize) -> String {
 }
 
 /// A budget as it is typed: `8k`.
-pub(super) fn budget(tokens: u64) -> String {
+pub(in crate::compare) fn budget(tokens: u64) -> String {
     match tokens {
         0 => "0".to_owned(),
         t if t.is_multiple_of(1_000_000) => format!("{}M", t / 1_000_000),
@@ -77,7 +77,7 @@ pub(super) fn budget(tokens: u64) -> String {
 }
 
 /// Tokens where there is little room: `7.4k`.
-pub(super) fn tokens(count: u64) -> String {
+pub(in crate::compare) fn tokens(count: u64) -> String {
     let short = |value: f64| {
         let digits = format!("{value:.1}");
         digits.strip_suffix(".0").map_or(digits.clone(), str::to_owned)
@@ -91,7 +91,7 @@ pub(super) fn tokens(count: u64) -> String {
 }
 
 /// A share as `41 %`; with a decimal where whole percents would hide it.
-pub(super) fn percent(share: f64) -> String {
+pub(in crate::compare) fn percent(share: f64) -> String {
     let percent = share * 100.0;
     let near_an_end = (percent > 0.05 && percent < 9.95) || (percent > 99.05 && percent < 99.95);
     let digits = if near_an_end { format!("{percent:.1}") } else { format!("{percent:.0}") };
@@ -99,13 +99,13 @@ pub(super) fn percent(share: f64) -> String {
 }
 
 /// Both ends of an interval of shares: `36–46 %`.
-pub(super) fn interval(low: f64, high: f64) -> String {
+pub(in crate::compare) fn interval(low: f64, high: f64) -> String {
     let (low, high) = (percent(low), percent(high));
     format!("{}–{high}", low.trim_end_matches(['\u{a0}', '%']))
 }
 
 /// Dollars, with as many decimals as small sums need.
-pub(super) fn dollars(amount: f64) -> String {
+pub(in crate::compare) fn dollars(amount: f64) -> String {
     match amount {
         0.0 => "$0".to_owned(),
         a if a < 0.01 => format!("${a:.4}"),
@@ -115,13 +115,13 @@ pub(super) fn dollars(amount: f64) -> String {
 }
 
 /// `1 call`, `2 calls`.
-pub(super) fn count(number: usize, what: &str) -> String {
+pub(in crate::compare) fn count(number: usize, what: &str) -> String {
     let end = if number == 1 { "" } else { "s" };
     format!("{} {what}{end}", output::number(number as u64))
 }
 
 /// Names in a sentence: `a, b and c`.
-pub(super) fn listed(names: &[String], last: &str) -> String {
+pub(in crate::compare) fn listed(names: &[String], last: &str) -> String {
     match names {
         [] => String::new(),
         [one] => one.clone(),

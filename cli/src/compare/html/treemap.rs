@@ -10,7 +10,7 @@ use context_engine_runtime::compare::{CompareReport, PromptPart, SamplePrompt};
 use super::curves::drawn;
 use super::sessions::name;
 use super::text::{budget, count, percent, shortened, text, tokens};
-use super::verdict::label;
+use crate::compare::verdict::label;
 use crate::output::number;
 
 const WIDTH: f64 = 380.0;
