@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
@@ -16,8 +16,7 @@ use abi_stable::library::RootModule;
 use context_engine_interface::abi::module::EngineModule;
 use serde::{Deserialize, Serialize};
 
-use crate::find::read_text;
-use crate::platform::create_private_dir;
+use crate::platform::{create_private_dir, open_regular};
 use crate::stage::Digest;
 
 /// Version of the files. A file of another one is not read.
@@ -166,8 +165,8 @@ impl Shared {
 
     fn load(&self, digest: Digest) -> Facts {
         let path = self.file(digest);
-        let read = read_text(&path, MAX_FILE).and_then(|text| {
-            let facts: Facts = serde_json::from_str(&text)?;
+        let read = read(&path).and_then(|text| {
+            let facts: Facts = serde_json::from_slice(&text)?;
             match facts.format {
                 FORMAT => Ok(facts),
                 other => Err(io::Error::other(format!("format {other}, expected {FORMAT}"))),
@@ -198,10 +197,20 @@ impl Shared {
     }
 }
 
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut text = vec![];
+    open_regular(path, File::options().read(true))?.take(MAX_FILE + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > MAX_FILE {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("expected at most {MAX_FILE} bytes")));
+    }
+    Ok(text)
+}
+
 /// Notes that the file was used, for [`collect`].
 fn touch(path: &Path) {
     if age(path).is_some_and(|age| age > USE_RESOLUTION) {
-        let touched = File::options().append(true).open(path).and_then(|file| file.set_modified(SystemTime::now()));
+        let file = open_regular(path, File::options().append(true));
+        let touched = file.and_then(|file| file.set_modified(SystemTime::now()));
         if let Err(error) = touched {
             tracing::debug!(path = %path.display(), %error, "its last use cannot be noted");
         }
@@ -325,6 +334,20 @@ mod tests {
             builds.record_probe(digest, "c1", true);
             assert!(Builds::open(root.path()).probe_passed(digest, "c1"), "{foreign:?}");
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_pipe_in_the_place_of_a_file_is_nothing_known_and_replaced() {
+        let (root, digest) = build();
+        let path = file(&root, digest);
+        fs::create_dir(root.path().join("builds")).expect("a folder");
+        let made = std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo can be run");
+        assert!(made.success());
+        let builds = Builds::open(root.path());
+        assert!(!builds.probe_passed(digest, "c1"));
+        builds.record_probe(digest, "c1", true);
+        assert!(Builds::open(root.path()).probe_passed(digest, "c1"));
     }
 
     #[test]

@@ -72,6 +72,37 @@ pub fn write_at(file: &std::fs::File, bytes: &[u8], offset: u64) -> std::io::Res
     }
 }
 
+/// Reads some bytes at `offset`; none at the end.
+///
+/// # Errors
+/// What the system says.
+pub fn read_at(file: &std::fs::File, bytes: &mut [u8], offset: u64) -> std::io::Result<usize> {
+    #[cfg(unix)]
+    return std::os::unix::fs::FileExt::read_at(file, bytes, offset);
+    #[cfg(windows)]
+    return std::os::windows::fs::FileExt::seek_read(file, bytes, offset);
+}
+
+/// Opens a file in a folder of the host's own, as `options` say, and only if it is a regular file.
+///
+/// Opening a named pipe waits for somebody at its other end, for ever: whoever can write into the folder could stop the
+/// host with one. A symbolic link in the place of a file is no file of ours.
+///
+/// # Errors
+/// What the system says; [`InvalidData`](std::io::ErrorKind::InvalidData) when something else has the name.
+pub fn open_regular(path: &std::path::Path, options: &mut std::fs::OpenOptions) -> std::io::Result<std::fs::File> {
+    let other = || std::io::Error::new(std::io::ErrorKind::InvalidData, "expected a regular file");
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(options, libc::O_NONBLOCK | libc::O_NOFOLLOW);
+    let file = match options.open(path) {
+        Ok(file) => file,
+        // Its own words for a link, a socket, a pipe without a reader, a directory.
+        Err(_) if std::fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) => return Err(other()),
+        Err(error) => return Err(error),
+    };
+    if file.metadata()?.is_file() { Ok(file) } else { Err(other()) }
+}
+
 /// Whether a directory belongs to this process's user and nobody else can write it.
 ///
 /// # Errors

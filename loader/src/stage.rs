@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{LoaderError, Problem, Step};
-use crate::platform::{LIBRARY_EXTENSION, create_private_dir, is_private};
+use crate::platform::{LIBRARY_EXTENSION, create_private_dir, is_private, open_regular};
 
 /// SHA-256 of a plugin's library: names the build, whatever the file is called.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -52,7 +52,9 @@ pub fn stage(library: &Path, stages: &Path) -> Result<Staged, LoaderError> {
         let problem = Problem::State { directory: stages.to_owned(), reason: error.to_string() };
         LoaderError::new(library, Step::Stage, problem)
     })?;
-    let mut source = File::open(library).map_err(io("opening the library"))?;
+    // A pipe that has taken its place since it was found would never open.
+    let real = fs::canonicalize(library).map_err(io("opening the library"))?;
+    let mut source = open_regular(&real, File::options().read(true)).map_err(io("opening the library"))?;
     let state = |meta: &fs::Metadata| (meta.len(), meta.modified().ok());
     let before = state(&source.metadata().map_err(io("looking at the library"))?);
     let mut copy =
@@ -74,12 +76,13 @@ pub fn stage(library: &Path, stages: &Path) -> Result<Staged, LoaderError> {
 
 /// Makes a copy young again: another host may collect what looks unused between now and the opening.
 fn touch(copy: &Path) -> io::Result<()> {
-    File::options().append(true).open(copy)?.set_modified(SystemTime::now())
+    open_regular(copy, File::options().append(true))?.set_modified(SystemTime::now())
 }
 
 /// Whether the copy is still there, as long as it was. Its content is not read again: nobody else enters the directory.
 pub(crate) fn still_there(staged: &Staged, bytes: u64) -> bool {
-    fs::metadata(&staged.path).is_ok_and(|copy| copy.is_file() && copy.len() == bytes) && touch(&staged.path).is_ok()
+    let found = fs::symlink_metadata(&staged.path);
+    found.is_ok_and(|copy| copy.is_file() && copy.len() == bytes) && touch(&staged.path).is_ok()
 }
 
 /// Removes copies that nothing in `keep` needs and that were made more than `older_than` ago. Returns how many.
@@ -89,7 +92,7 @@ pub fn collect(stages: &Path, keep: &[Digest], older_than: Duration) -> usize {
     let Ok(entries) = fs::read_dir(stages) else { return 0 };
     let kept: Vec<String> = keep.iter().map(|digest| format!("{digest}.{LIBRARY_EXTENSION}")).collect();
     let stale = |path: &Path| {
-        let age = fs::metadata(path).and_then(|meta| meta.modified()).ok();
+        let age = fs::symlink_metadata(path).and_then(|meta| meta.modified()).ok();
         age.and_then(|made| SystemTime::now().duration_since(made).ok()).is_some_and(|age| age >= older_than)
     };
     entries
@@ -100,7 +103,7 @@ pub fn collect(stages: &Path, keep: &[Digest], older_than: Duration) -> usize {
 }
 
 fn holds(path: &Path, digest: Digest) -> bool {
-    File::open(path)
+    open_regular(path, File::options().read(true))
         .and_then(|mut file| copy_and_digest(&mut file, &mut io::sink()))
         .is_ok_and(|(found, _)| found == digest)
 }
@@ -122,4 +125,27 @@ fn copy_and_digest(from: &mut impl Read, to: &mut impl Write) -> io::Result<(Dig
     }
     to.flush()?;
     Ok((Digest(hash.finalize().into()), copied))
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_file_in_the_place_of_a_copy_is_replaced_and_stops_nobody() {
+        let root = tempfile::tempdir().expect("a folder");
+        let (library, stages) = (root.path().join("x.so"), root.path().join("stages"));
+        fs::write(&library, "a build").expect("written");
+        let staged = stage(&library, &stages).expect("staged");
+        fs::remove_file(&staged.path).expect("removed");
+        let made = std::process::Command::new("mkfifo").arg(&staged.path).status().expect("mkfifo can be run");
+        assert!(made.success() && !still_there(&staged, 7));
+        assert_eq!(stage(&library, &stages).expect("staged"), staged);
+        assert_eq!(fs::read(&staged.path).expect("a file"), b"a build");
+        fs::remove_file(&staged.path).expect("removed");
+        std::os::unix::fs::symlink(&library, &staged.path).expect("linked");
+        assert!(!still_there(&staged, 7), "a link is not ours");
+        assert_eq!(stage(&library, &stages).expect("staged"), staged);
+        assert!(fs::symlink_metadata(&staged.path).expect("there").is_file());
+    }
 }

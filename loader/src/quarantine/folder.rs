@@ -4,6 +4,11 @@
 //! So two processes that fail at the same time keep both incidents, and a reader never sees half a file. The lock is
 //! waited for only shortly, because this happens between a call and its answer: a host that was stopped while it held the
 //! lock must not stop the others. Without the lock an incident may be lost, never a file.
+//!
+//! What is no regular file counts as nothing: it is not opened, and it is in nobody's way.
+//!
+//! Only history is thrown away to make room. What is in force for every process protects hosts that are not started yet:
+//! were it to go, an engine that ends its process would be opened once more.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
@@ -12,14 +17,17 @@ use std::time::{Duration, SystemTime};
 
 use super::key::QuarantineKey;
 use super::record::{Record, Scope};
-use crate::platform::create_private_dir;
+use crate::platform::{create_private_dir, open_regular};
 
-/// Files kept.
+/// Files kept, as long as some of them are history.
 pub(super) const MOST_FILES: usize = 64;
-/// A record is a few kilobytes; more is not ours and is not read.
-const LONGEST: u64 = 1 << 20;
-/// How long the lock is waited for.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Files kept in any case. More builds and configurations than that, all of them broken, are nobody's own doing.
+const MOST_IN_FORCE: usize = 4096;
+/// A record is a few kilobytes, and more only while very many processes do without the engine; more is not ours and is not
+/// read.
+const LONGEST: u64 = 4 << 20;
+/// How long the lock is waited for: a person waits for the answer. Changing a record takes a millisecond.
+const PATIENCE: Duration = Duration::from_millis(100);
 /// Age at which a file that was begun and never finished is left over from a process that died.
 const LEFT_OVER: Duration = Duration::from_secs(3600);
 const NEW: &str = ".new-";
@@ -119,14 +127,18 @@ impl Folder {
                 Err(_) => continue,
             };
             match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => removed.extend(record),
+                Ok(()) => removed.extend(record),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => removed.extend(record),
+                // A directory that has such a name is not ours, and holds nobody.
+                Err(_) if fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir()) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(removed)
     }
 
-    /// Keeps the number of files bounded: the oldest history goes first, then the oldest of what is in force.
+    /// Keeps the number of files bounded: the oldest history goes. What is in force goes only where there is more of it
+    /// than any host can have come to by itself, and never silently.
     fn prune(&self, newest: &QuarantineKey) {
         let Ok(entries) = fs::read_dir(&self.path) else { return };
         let stale = |meta: &fs::Metadata| meta.modified().ok()?.elapsed().ok();
@@ -141,6 +153,7 @@ impl Folder {
         if surplus == 0 {
             return;
         }
+        let above = files.len().saturating_sub(MOST_IN_FORCE);
         let mut records: Vec<(bool, u64, PathBuf)> = files
             .into_iter()
             .filter_map(|path| match read(&path) {
@@ -150,8 +163,16 @@ impl Folder {
             })
             .collect();
         records.sort();
-        for (_, _, path) in records.into_iter().take(surplus) {
-            let _ = fs::remove_file(path);
+        let surplus = records.into_iter().take(surplus).enumerate();
+        for (number, (in_force, _, path)) in surplus.filter(|(number, (in_force, ..))| !in_force || *number < above) {
+            if fs::remove_file(&path).is_ok() && in_force {
+                let path = path.display();
+                tracing::warn!(
+                    %path, number,
+                    "more than {MOST_IN_FORCE} engines are set aside: the oldest is forgotten and may be opened again; \
+                     see `context-engine quarantine list`"
+                );
+            }
         }
     }
 
@@ -173,7 +194,7 @@ impl Folder {
         options.create(true).append(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.open(self.path.join(".lock")).ok()?;
+        let file = open_regular(&self.path.join(".lock"), &mut options).ok()?;
         let begun = SystemTime::now();
         loop {
             match file.try_lock() {
@@ -202,12 +223,8 @@ pub(super) fn file_stem(engine: &str) -> String {
 
 fn read(path: &Path) -> io::Result<Record> {
     let wrong = |reason: &str| io::Error::new(io::ErrorKind::InvalidData, reason);
-    // A pipe with this name would never end.
-    if !fs::metadata(path)?.is_file() {
-        return Err(wrong("expected a file"));
-    }
     let mut text = Vec::new();
-    let read = File::open(path)?.take(LONGEST + 1).read_to_end(&mut text)?;
+    let read = open_regular(path, File::options().read(true))?.take(LONGEST + 1).read_to_end(&mut text)?;
     if read as u64 > LONGEST {
         return Err(wrong("longer than any record"));
     }

@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::key::{QuarantineKey, Subject, from_hex};
 use super::record::ProcessStamp;
 use crate::dylib::signals;
-use crate::platform::{create_private_dir, write_at};
+use crate::platform::{create_private_dir, open_regular, write_at};
 
 /// Where marks are kept, in the state folder.
 pub const FOLDER: &str = "marks";
@@ -145,7 +145,7 @@ impl MarksFile {
         options.read(true).write(true).create(true).truncate(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.open(&begun)?;
+        let file = open_regular(&begun, &mut options)?;
         // Before it has its name: under that name, a file that is not locked is that of a dead process. Where files cannot
         // be locked, the number and the start of the process in it have to do.
         let _ = file.try_lock();

@@ -1,5 +1,6 @@
 //! What is kept about an engine that failed, and for whom it is in force.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::SystemTime;
@@ -12,8 +13,10 @@ use crate::text::on_one_line;
 
 /// So many different processes in a row with a fault, or so many deaths in a row without proof, make a quarantine durable.
 pub(super) const IN_A_ROW: u32 = 3;
-/// Incidents kept in a record.
+/// Incidents kept in a record, besides those that processes that run still do without the engine for.
 const HISTORY: usize = 16;
+/// Incidents kept in any case.
+const MOST: usize = 256;
 /// Characters kept of a reason: it is an engine's text.
 const REASON: usize = 2_000;
 
@@ -95,6 +98,11 @@ impl ProcessStamp {
     /// Whether that process runs, as far as this system can tell.
     pub fn is_running(self) -> bool {
         process_start(self.pid) == Some(self.start)
+    }
+
+    /// Whether that process may still run: where this system cannot tell, it may.
+    fn may_run(self) -> bool {
+        !cfg!(target_os = "linux") || self.is_running()
     }
 }
 
@@ -189,9 +197,27 @@ impl Record {
             record.scope = Scope::Durable;
         }
         record.history.push(incident);
-        let surplus = record.history.len().saturating_sub(HISTORY);
-        record.history.drain(..surplus);
+        record.forget_oldest();
         record
+    }
+
+    /// Keeps the history bounded. The first failure of a process that runs stays: it is what sets the engine aside there.
+    fn forget_oldest(&mut self) {
+        let mut surplus = self.history.len().saturating_sub(HISTORY);
+        if surplus == 0 {
+            return;
+        }
+        let mut seen = BTreeSet::new();
+        self.history.retain(|incident| {
+            let is_first = incident.fault != Fault::Suspect && seen.insert(incident.process);
+            if surplus == 0 || is_first && incident.process.may_run() {
+                return true;
+            }
+            surplus -= 1;
+            false
+        });
+        let surplus = self.history.len().saturating_sub(MOST);
+        self.history.drain(..surplus);
     }
 
     fn first(subject: &Subject, incident: &Incident) -> Record {

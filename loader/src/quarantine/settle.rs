@@ -22,6 +22,7 @@ use super::key::{QuarantineKey, Subject, hex};
 use super::marks::{BLOCK, COUNTERS, DIGEST, ENDED, ENGINE, KEY, MAGIC, MOST_SLOTS, OPERATIONS, PATH};
 use super::record::{Fault, Incident, ProcessStamp, Record, Scope};
 use crate::dylib::signals::{EXIT, HOST, signal_name};
+use crate::platform::open_regular;
 
 /// Age at which a file of marks that has no name yet is left over.
 const LEFT_OVER: Duration = Duration::from_secs(60);
@@ -92,8 +93,13 @@ impl Quarantine {
         for verdict in &verdicts {
             let Verdict { subject: Subject { engine, .. }, reason, .. } = verdict;
             match verdict.finding {
-                Finding::Convicted | Finding::Quarantined => {
-                    tracing::error!(engine, reason, "the engine is in quarantine: the last host died in it");
+                Finding::Convicted => {
+                    tracing::error!(engine, reason, "the engine is in quarantine: it ended the last host");
+                }
+                Finding::Quarantined => {
+                    let why =
+                        "the engine is in quarantine without proof: three hosts in a row died while it was running";
+                    tracing::error!(engine, reason, "{why}");
                 }
                 Finding::Suspected(_) => tracing::warn!(engine, reason, "a host died while the engine was running"),
                 Finding::Acquitted => tracing::debug!(engine, reason, "a host ended while the engine was running"),
@@ -103,7 +109,7 @@ impl Quarantine {
     }
 
     fn settle_file(&self, path: &Path) -> io::Result<Vec<Verdict>> {
-        let mut file = File::open(path)?;
+        let mut file = open_regular(path, File::options().read(true))?;
         let locks = match file.try_lock() {
             Ok(()) => true,
             Err(TryLockError::WouldBlock) => return Ok(vec![]),

@@ -157,7 +157,7 @@ fn a_foreign_file_counts_as_nothing_and_is_shown() {
     let folder = state.path().join("quarantine");
     fs::create_dir(&folder).expect("made");
     let name = format!("alpha-{}.json", alpha.key.short());
-    for bytes in [&b""[..], b"{}", b"\xff\xfe", b"[1, 2", &vec![b' '; 2 << 20]] {
+    for bytes in [&b""[..], b"{}", b"\xff\xfe", b"[1, 2", &vec![b' '; 5 << 20]] {
         fs::write(folder.join(&name), bytes).expect("written");
         assert_eq!((quarantine.holds(&alpha.key), quarantine.list()), (None, vec![]));
         let shown = quarantine.unreadable();
@@ -192,6 +192,104 @@ fn the_files_are_bounded_and_history_goes_before_what_is_in_force() {
         elsewhere(&quarantine, &subject("e69"), Fault::Timeout, pid);
     }
     assert_eq!(quarantine.list()[0].history.len(), 16);
+}
+
+#[test]
+fn what_is_in_force_for_every_process_is_not_forgotten_for_others() {
+    let state = state();
+    let quarantine = Quarantine::open(state.path());
+    let crashed = |number: usize| subject(&format!("crashed{number}"));
+    for number in 0..=folder::MOST_FILES {
+        elsewhere(&quarantine, &crashed(number), Fault::Crash, 1);
+    }
+    for engine in 0..3 {
+        elsewhere(&quarantine, &subject(&format!("e{engine}")), Fault::Error, 1);
+    }
+    assert!((0..=folder::MOST_FILES).all(|number| quarantine.holds(&crashed(number).key).is_some()));
+    let history: Vec<String> =
+        quarantine.list().into_iter().filter(|record| !record.is_in_force()).map(|record| record.engine).collect();
+    assert_eq!(history, ["e2"], "history makes room");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn failures_of_others_do_not_free_an_engine_where_it_failed_before() {
+    let state = state();
+    let (quarantine, alpha) = (Quarantine::open(state.path()), subject("alpha"));
+    let pid = std::os::unix::process::parent_id();
+    let parent = ProcessStamp { pid, start: crate::platform::process_start(pid).expect("it runs") };
+    quarantine.add(&alpha, "assemble", Fault::Timeout, "first");
+    quarantine.record(&alpha, Incident::now("compact", Fault::Panic, "boom", parent));
+    for pid in 0..300 {
+        // Or the third in a row would be in force for all.
+        quarantine.change(&alpha.key, |_| true, Record::end_row);
+        elsewhere(&quarantine, &alpha, Fault::Error, pid);
+    }
+    let record = &quarantine.list()[0];
+    assert_eq!((record.scope, record.history.len()), (Scope::Process, 16));
+    let mut running = vec![ProcessStamp::current(), parent];
+    running.sort_unstable();
+    assert_eq!(record.in_force_in(), Some(running));
+    assert_eq!(quarantine.holds(&alpha.key).expect("in force").reason, "first");
+    assert_eq!(record.in_force_for(parent).expect("in force").reason, "boom");
+}
+
+/// Puts something into the place of a file that no host may wait for.
+#[cfg(unix)]
+fn put_in_the_way(path: &Path, what: &str) {
+    match what {
+        "a pipe" => {
+            let made = std::process::Command::new("mkfifo").arg(path).status();
+            assert!(made.expect("mkfifo can be run").success());
+        }
+        "a directory" => fs::create_dir_all(path.join("inner")).expect("made"),
+        "a link to a pipe" => {
+            let pipe = path.with_extension("pipe");
+            put_in_the_way(&pipe, "a pipe");
+            std::os::unix::fs::symlink(pipe, path).expect("made");
+        }
+        "a socket" => drop(std::os::unix::net::UnixListener::bind(path).expect("made")),
+        other => panic!("nothing is called {other}"),
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_no_file_in_the_place_of_one_stops_nobody() {
+    for what in ["a pipe", "a directory", "a link to a pipe", "a socket"] {
+        let state = state();
+        let (quarantine, alpha) = (Quarantine::open(state.path()), subject("alpha"));
+        let folder = state.path().join("quarantine");
+        fs::create_dir_all(&folder).expect("made");
+        put_in_the_way(&folder.join(".lock"), what);
+        put_in_the_way(&folder.join("alpha-0123.json"), what);
+        put_in_the_way(&folder.join(format!("other-{}.json", alpha.key.short())), what);
+        assert_eq!(quarantine.holds(&alpha.key), None, "{what}");
+        quarantine.add(&alpha, "assemble", Fault::Error, "broke");
+        assert!(Quarantine::open(state.path()).holds(&alpha.key).is_some(), "{what}: it is on disk");
+        assert_eq!(quarantine.unreadable().len(), 2, "{what}");
+        assert_eq!(quarantine.clear(Some("alpha")).expect("cleared").len(), 1, "{what}");
+        assert!(quarantine.holds(&alpha.key).is_none(), "{what}");
+        assert_eq!(quarantine.clear(None).expect("cleared"), [], "{what}");
+
+        let marks = state.path().join(marks::FOLDER);
+        fs::create_dir_all(&marks).expect("made");
+        put_in_the_way(&marks.join("1-1.marks"), what);
+        assert_eq!(quarantine.settle_marks(&marks), [], "{what}");
+    }
+}
+
+#[test]
+fn a_lock_that_is_never_given_back_costs_no_incident() {
+    let state = state();
+    let (quarantine, alpha) = (Quarantine::open(state.path()), subject("alpha"));
+    elsewhere(&quarantine, &alpha, Fault::Error, 1);
+    let lock = fs::File::open(state.path().join("quarantine/.lock")).expect("there");
+    lock.lock().expect("locked");
+    quarantine.add(&alpha, "assemble", Fault::Error, "broke");
+    assert_eq!(Quarantine::open(state.path()).holds(&alpha.key).expect("in force").count, 2);
+    assert_eq!(quarantine.clear(Some("alpha")).expect("cleared").len(), 1);
+    drop(lock);
 }
 
 #[test]
