@@ -110,9 +110,47 @@ fn an_engine_that_never_ends_is_ended_with_all_it_started() {
         );
     }
     probe.fails(&misbehaves("create", "spawn"), true);
-    let lines = fs::read_dir("/proc").expect("a process table").flatten();
-    let lines = lines.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
-    assert_eq!(lines.filter(|line| line.starts_with(b"sleep\x00297.531")).count(), 0, "its process lives on");
+    is_gone("297.531");
+}
+
+/// Waits until the `sleep` with this argument has ended: it was told to, and needs a moment.
+#[track_caller]
+fn is_gone(argument: &str) {
+    let line = format!("sleep\0{argument}");
+    let until = Instant::now() + Duration::from_secs(20);
+    let runs = || {
+        let lines = fs::read_dir("/proc").expect("a process table").flatten();
+        let mut lines = lines.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+        lines.any(|found| found.starts_with(line.as_bytes()))
+    };
+    while runs() {
+        assert!(Instant::now() < until, "{line:?} lives on");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn what_an_engine_started_is_ended_although_it_passed_or_has_ended_by_itself() {
+    let probe = Probe::of("probed");
+    for place in ["create", "assemble", "dispose", "drop"] {
+        probe.run(&misbehaves(place, "spawn and go on")).expect("it passes");
+        is_gone("297.532");
+        let failure = probe.fails(&misbehaves(place, "spawn and exit"), true);
+        assert!(failure.starts_with(&format!("its `{place}` exits the process with code 3")), "{failure}");
+        is_gone("297.533");
+    }
+}
+
+#[test]
+fn an_engine_reaches_nothing_by_name_that_the_host_reads() {
+    let probe = Probe::of("probed");
+    for place in ["create", "assemble", "dispose", "drop"] {
+        let pipes = |then: &str| misbehaves(place, &format!("pipes, then {then}"));
+        let report = probe.run(&pipes("")).expect("it passes");
+        assert_eq!(report.log.last().map(String::as_str), Some("drop"), "{place}");
+        let failure = probe.fails(&pipes("exit"), true);
+        assert!(failure.starts_with(&format!("its `{place}` exits the process with code 3 (it printed: create")));
+    }
 }
 
 #[test]
@@ -307,6 +345,7 @@ fn a_child_that_nobody_waits_for_ends_itself() {
             .args([folder.path(), &plugin.staged().path])
             // In there it holds the loader's lock: the worst place to be ended in.
             .env(CONSTRUCTOR, "hang")
+            .stdin(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .expect("started");

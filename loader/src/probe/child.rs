@@ -7,16 +7,16 @@
 //! deadline has passed by a second, whatever the engine is doing.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use super::report::Notes;
 use super::steps::{Services, take_steps};
-use super::{NOT_RUN, REQUEST, Request, STATE, STEPS, VERDICT, Verdict};
-use crate::probe::ProbeStep;
+use super::{NOT_RUN, REQUEST, Request, STATE};
 
 /// How often the child looks whether it is still wanted.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -58,34 +58,18 @@ fn answer(args: &[OsString]) -> Result<(), String> {
     let until = Instant::now() + Duration::from_millis(request.deadline_ms);
     watch(request.parent, until + GRACE)?;
     let services = Arc::new(Services::new(until));
-    let mut steps = Steps { path: folder.join(STEPS), broken: None };
+    let mut notes =
+        Notes::from_stdin().map_err(|error| format!("taking the report from the standard input: {error}"))?;
+    let mut broken = None;
     let state_dir = folder.join(STATE);
-    let verdict = take_steps(library, &request, &state_dir, &services, &mut |step| steps.note(step));
-    if let Some(error) = steps.broken {
+    let verdict = take_steps(library, &request, &state_dir, &services, &mut |step| {
+        let noted = notes.step(step);
+        broken = broken.take().or(noted.err());
+    });
+    if let Some(error) = broken {
         return Err(format!("noting the step: {error}"));
     }
-    conclude(folder, &verdict).map_err(|error| format!("writing the verdict: {error}"))
-}
-
-/// Where the steps are noted: one line each, written before the step is taken.
-struct Steps {
-    path: PathBuf,
-    broken: Option<io::Error>,
-}
-
-impl Steps {
-    fn note(&mut self, step: ProbeStep) {
-        let file = File::options().create(true).append(true).open(&self.path);
-        let noted = file.and_then(|mut file| file.write_all(format!("{step}\n").as_bytes()));
-        self.broken = self.broken.take().or(noted.err());
-    }
-}
-
-/// Gives the verdict its name when it is complete.
-fn conclude(folder: &Path, verdict: &Verdict) -> io::Result<()> {
-    let whole = folder.join("verdict.part");
-    fs::write(&whole, serde_json::to_vec(verdict)?)?;
-    fs::rename(whole, folder.join(VERDICT))
+    notes.conclude(&verdict).map_err(|error| format!("writing the verdict: {error}"))
 }
 
 /// Ends this process when `parent` is no longer its parent, or at `end`. Returns when the thread that does is running.
@@ -100,6 +84,12 @@ fn watch(parent: u32, end: Instant) -> Result<(), String> {
     let watching = std::thread::Builder::new().name("probe-watch".into()).spawn(move || {
         loop {
             if orphaned() || Instant::now() >= end {
+                // What the library started goes as well, where this process leads a group of its own.
+                #[cfg(unix)]
+                {
+                    use rustix::process::{Signal, getpid, kill_process_group};
+                    let _ = kill_process_group(getpid(), Signal::KILL);
+                }
                 // Not `exit`: that runs what the library registered, and may wait for the step that hangs.
                 std::process::abort();
             }

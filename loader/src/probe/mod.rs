@@ -3,8 +3,13 @@
 //!
 //! Decision: a library can end, block or corrupt the process that opens it, and nothing inside that process can prevent
 //! it. So the first process that opens a build is one that nobody needs. The child writes which step it is in before it
-//! takes it: whatever ends it, the host knows where. Its verdict comes through a file, because an engine may print what
-//! it likes. The engine is given a folder of the probe's own, never its real one.
+//! takes it: whatever ends it, the host knows where. Steps and verdict come through a file without a name (`report`),
+//! because an engine may print what it likes and write where it likes. The engine is given a folder of the probe's own,
+//! never its real one; the host reads nothing by name in there or beside it.
+//!
+//! Invariant: what the engine started is ended with the child, also when the child passed or has ended by itself. The
+//! group is ended before its leader is waited for: until then its number belongs to nobody else. A process that leaves the
+//! group (`setsid`) is not found.
 //!
 //! Only Linux was run. The macOS and Windows arms were compiled; on Windows what the engine starts is not ended with it.
 //!
@@ -12,11 +17,12 @@
 
 pub mod child;
 mod failure;
+mod report;
 mod steps;
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant, SystemTime};
@@ -28,6 +34,7 @@ use serde_json::Value;
 use crate::platform::create_private_dir;
 use crate::text::on_one_line;
 pub use failure::{ProbeFailure, ProbeStep};
+use report::Report;
 
 /// How long a probe may take unless the host says otherwise.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(5);
@@ -40,6 +47,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// How much of what the child printed goes into a failure, in characters.
 const SAID: usize = 400;
+
+/// How much of what it printed is looked at for that, in bytes.
+const PRINTED_END: u64 = 1 << 14;
 
 /// How much the child may print before it is thrown away, in bytes: a disk must not fill up within the deadline.
 const MAX_PRINTED: u64 = 1 << 20;
@@ -58,8 +68,6 @@ struct Request {
 
 /// Files in the probe's folder.
 const REQUEST: &str = "request.json";
-const STEPS: &str = "steps";
-const VERDICT: &str = "verdict.json";
 const PRINTED: &str = "stderr";
 const STATE: &str = "state";
 
@@ -129,21 +137,25 @@ pub fn probe(
         deadline_ms: u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX),
         parent: std::process::id(),
     };
-    let printed = prepare(folder.path(), &request).map_err(|error| not_run("writing its files")(error.to_string()))?;
-    let child = command(options, folder.path(), library).stderr(printed).spawn();
+    let files = || {
+        let (printed, to_print) = prepare(folder.path(), &request)?;
+        let report = Report::new(folder.path())?;
+        Ok((printed, to_print, report.for_child()?, report))
+    };
+    let (printed, to_print, to_report, mut report) =
+        files().map_err(|error: io::Error| not_run("writing its files")(error.to_string()))?;
+    let child = command(options, folder.path(), library).stdin(to_report).stderr(to_print).spawn();
     let child = child
         .map_err(|error| not_run("starting the child process")(format!("{}: {error}", options.child_exe.display())))?;
-    let end = watch(child, folder.path(), started + deadline);
-    let said = || said(&folder.path().join(PRINTED));
+    let end = watch(child, &mut report, &printed, started + deadline);
+    let said = || said(&printed);
     if let End::Verdict(verdict) = end {
         return match verdict.failure {
             None => Ok(ProbeReport { took: started.elapsed(), assemble: verdict.assemble, log: verdict.log }),
             Some(failure) => Err(failure),
         };
     }
-    let steps = fs::read_to_string(folder.path().join(STEPS)).unwrap_or_default();
-    let step = steps.lines().filter_map(ProbeStep::from_name).next_back();
-    Err(match (end, step) {
+    Err(match (end, report.step) {
         (End::Deadline, Some(step)) => ProbeFailure::Deadline { step, ms: request.deadline_ms, said: said() },
         (End::Ended(status), Some(step)) if status.code() != Some(NOT_RUN.into()) => ended(status, step, said()),
         // Whatever kept the child from its first step, it was not the library.
@@ -177,20 +189,24 @@ enum End {
     Lost(String),
 }
 
-fn prepare(folder: &Path, request: &Request) -> std::io::Result<File> {
+/// Writes the request. What is printed, to be read, and to be printed to.
+fn prepare(folder: &Path, request: &Request) -> io::Result<(File, File)> {
     create_private_dir(&folder.join(STATE))?;
     let mut private = File::options();
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut private, 0o600);
     let mut file = private.create_new(true).write(true).open(folder.join(REQUEST))?;
     file.write_all(&serde_json::to_vec(request)?)?;
+    // Both are opened before the child starts: afterwards the engine may put anything into its place.
+    let printed = folder.join(PRINTED);
     // Appending, so that what was printed can be thrown away under a child that goes on printing.
-    File::options().create_new(true).append(true).open(folder.join(PRINTED))
+    let to_print = File::options().create_new(true).append(true).open(&printed)?;
+    Ok((File::options().read(true).write(true).open(&printed)?, to_print))
 }
 
 fn command(options: &ProbeOptions, folder: &Path, library: &Path) -> Command {
     let mut command = Command::new(&options.child_exe);
-    command.args(&options.args).arg(folder).arg(library).stdin(Stdio::null()).stdout(Stdio::null());
+    command.args(&options.args).arg(folder).arg(library).stdout(Stdio::null());
     // A group of its own: what the engine starts is ended with it.
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
@@ -198,53 +214,54 @@ fn command(options: &ProbeOptions, folder: &Path, library: &Path) -> Command {
 }
 
 /// Waits for the child's verdict or its end. Nothing of it is left afterwards: not even a process entry.
-fn watch(mut child: Child, folder: &Path, deadline: Instant) -> End {
-    let (verdict, printed) = (folder.join(VERDICT), folder.join(PRINTED));
+fn watch(mut child: Child, report: &mut Report, printed: &File, deadline: Instant) -> End {
     loop {
-        let ended = child.try_wait();
+        let ended = has_ended(&mut child);
         // After the look at the child: what it wrote before it ended is there by now.
-        if let Some(verdict) = read_verdict(&verdict) {
+        if let Some(verdict) = report.look() {
             // How a process takes its leave with the library in it proves nothing about calls.
-            end(&mut child);
+            let _ = end(child);
             return End::Verdict(verdict);
         }
         match ended {
-            Ok(None) => {}
-            Ok(Some(status)) => return End::Ended(status),
+            Ok(false) => {}
+            Ok(true) => return end(child).map_or_else(|error| End::Lost(error.to_string()), End::Ended),
+            // Somebody else has waited for it: its number may be that of another process by now.
             Err(error) => return End::Lost(error.to_string()),
         }
         if Instant::now() >= deadline {
-            end(&mut child);
+            let _ = end(child);
             return End::Deadline;
         }
-        if fs::metadata(&printed).is_ok_and(|meta| meta.len() > MAX_PRINTED) {
-            let _ = File::options().write(true).open(&printed).and_then(|file| file.set_len(0));
+        if printed.metadata().is_ok_and(|meta| meta.len() > MAX_PRINTED) {
+            let _ = printed.set_len(0);
         }
         std::thread::sleep(LOOK_EVERY);
     }
 }
 
-/// Ends the child, what it started, and its process entry. Does nothing to one that has ended: its number may be that of
-/// another process by now.
-fn end(child: &mut Child) {
-    if !matches!(child.try_wait(), Ok(None)) {
-        return;
+/// Whether the child has ended. On Unix its entry stays, so that its number names it and its group and nothing else.
+fn has_ended(child: &mut Child) -> io::Result<bool> {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        Ok(waitid(WaitId::Pid(Pid::from_child(child)), look)?.is_some())
     }
+    #[cfg(not(unix))]
+    return Ok(child.try_wait()?.is_some());
+}
+
+/// Ends the child, what it started, and its process entry. Nobody may have waited for it before.
+fn end(mut child: Child) -> io::Result<ExitStatus> {
     #[cfg(unix)]
     {
         use rustix::process::{Pid, Signal, kill_process_group};
-        if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-            let _ = kill_process_group(group, Signal::KILL);
-        }
+        let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
     }
-    // Neither can fail in a way that something could be done about: the child is ended, or it was already.
+    // It is ended, or it was already.
     let _ = child.kill();
-    let _ = child.wait();
-}
-
-/// The verdict, once it is there. It gets its name when it is complete.
-fn read_verdict(path: &Path) -> Option<Verdict> {
-    serde_json::from_slice(&fs::read(path).ok()?).ok()
+    child.wait()
 }
 
 fn ended(status: ExitStatus, step: ProbeStep, said: String) -> ProbeFailure {
@@ -256,8 +273,9 @@ fn ended(status: ExitStatus, step: ProbeStep, said: String) -> ProbeFailure {
 }
 
 /// The end of what the child printed, ready to stand behind a sentence.
-fn said(printed: &Path) -> String {
-    let bytes = fs::read(printed).unwrap_or_default();
+fn said(printed: &File) -> String {
+    let length = printed.metadata().map_or(0, |meta| meta.len());
+    let bytes = report::part(printed, length.saturating_sub(PRINTED_END), length);
     let text = String::from_utf8_lossy(&bytes);
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let start = words.char_indices().rev().nth(SAID - 1).map_or(0, |(at, _)| at);

@@ -35,6 +35,9 @@ const HISTORY: [(&str, &str); 3] = [
 const MAX_LINES: usize = 50;
 const MAX_LINE: usize = 400;
 
+/// How much of a reason is kept, in characters.
+const MAX_REASON: usize = 4_000;
+
 /// How the panic hook of a plugin begins its line.
 const PANIC: &str = "panicked at ";
 
@@ -123,7 +126,7 @@ fn live(
     let created = fields.lend(|ctx| module.create()(ctx)).into_result();
     let engine = RemoteEngine::new(created.map_err(|error| {
         panicked(ProbeStep::Create, &error)
-            .unwrap_or_else(|| ProbeFailure::Create { reason: on_one_line(&error.to_string()) })
+            .unwrap_or_else(|| ProbeFailure::Create { reason: brief(&error.to_string()) })
     })?);
 
     note(ProbeStep::Assemble);
@@ -133,7 +136,7 @@ fn live(
             .map_err(|reason| ProbeFailure::Wrong { step: ProbeStep::Assemble, reason })?,
         Err(error) => match panicked(ProbeStep::Assemble, &error) {
             Some(failure) => return Err(failure),
-            None => *assembled = Some(on_one_line(&error.to_string())),
+            None => *assembled = Some(brief(&error.to_string())),
         },
     }
 
@@ -174,13 +177,18 @@ fn assemble(engine: &RemoteEngine, services: &dyn CallServices) -> Result<Assemb
 
 /// A panic is one wherever it happens; every other error is the engine's to answer.
 fn panicked(step: ProbeStep, error: &EngineError) -> Option<ProbeFailure> {
-    let reason = || on_one_line(&error.to_string());
+    let reason = || brief(&error.to_string());
     (error.code == ErrorCode::PANICKED).then(|| ProbeFailure::Panicked { step, reason: reason() })
+}
+
+/// One line, and not longer than a person reads: it is an engine's text.
+fn brief(text: &str) -> String {
+    on_one_line(&text.chars().take(MAX_REASON).collect::<String>())
 }
 
 /// Whose fault it is that a library cannot be opened: the system's, or the build's.
 fn refusal(problem: Problem) -> ProbeFailure {
-    let reason = on_one_line(&problem.to_string());
+    let reason = brief(&problem.to_string());
     match problem {
         Problem::Extension { .. } => ProbeFailure::Wrong { step: ProbeStep::Extension, reason },
         Problem::Identity { .. } | Problem::Layout { .. } | Problem::NoRecord => {

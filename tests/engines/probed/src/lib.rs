@@ -49,6 +49,14 @@ fn act(what: &str) -> Result<(), EngineError> {
             let _ = std::process::Command::new("sleep").arg("297.531").spawn();
             act("hang")
         }
+        "spawn and go on" => {
+            let _ = std::process::Command::new("sleep").arg("297.532").spawn();
+            Ok(())
+        }
+        "spawn and exit" => {
+            let _ = std::process::Command::new("sleep").arg("297.533").spawn();
+            act("exit")
+        }
         other => Err(EngineError::failed(format!("{other} on purpose"))),
     }
 }
@@ -68,12 +76,31 @@ struct Probed {
     place: String,
     what: String,
     host: EngineHost,
+    state_dir: String,
 }
 
 impl Probed {
     fn reach(&self, place: &str) -> Result<(), EngineError> {
         self.host.log(LogLevel::INFO, place);
-        if self.place == place { act(&self.what) } else { Ok(()) }
+        match self.what.strip_prefix("pipes, then ") {
+            _ if self.place != place => Ok(()),
+            None => act(&self.what),
+            Some(what) => {
+                self.put_pipes();
+                act(what)
+            }
+        }
+    }
+
+    /// Named pipes wherever a host might look for what its child tells: reading one never ends.
+    fn put_pipes(&self) {
+        let folder = std::path::Path::new(&self.state_dir).join("..");
+        let there = std::fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        let guessed = ["verdict.json", "steps", "report"].map(|name| folder.join(name));
+        for path in there.chain(guessed) {
+            let _ = std::fs::remove_file(&path);
+            let _ = std::process::Command::new("mkfifo").arg(&path).stderr(std::process::Stdio::null()).status();
+        }
     }
 }
 
@@ -81,7 +108,8 @@ impl ContextEngine for Probed {
     fn create(ctx: EngineContext<'_>) -> Result<Self, EngineError> {
         let config: serde_json::Value = serde_json::from_str(ctx.config_json().as_str()).unwrap_or_default();
         let text = |key: &str| config[key].as_str().unwrap_or_default().to_owned();
-        let engine = Probed { place: text("in"), what: text("do"), host: ctx.host().clone() };
+        let state_dir = ctx.state_dir().as_str().to_owned();
+        let engine = Probed { place: text("in"), what: text("do"), host: ctx.host().clone(), state_dir };
         std::fs::write(format!("{}/store", ctx.state_dir().as_str()), "kept").map_err(EngineError::failed)?;
         engine.reach("create")?;
         Ok(engine)
