@@ -288,6 +288,7 @@ impl Loader {
             let (directory, reason) = (owned.state_dir.clone(), error.to_string());
             refuse(Problem::State { directory, reason })
         })?;
+        let watch = threads.watch_library();
         let work = {
             let (plugin, refuse, modules) = (plugin.clone(), refuse.clone(), Arc::clone(&self.modules));
             let lease = Arc::clone(&lease);
@@ -295,7 +296,7 @@ impl Loader {
                 let before = signals::snapshot();
                 let created = module_of(&plugin, &modules);
                 let created = created.map_err(|error| Uncreated::Refused(error.about(&plugin.info().id)));
-                let created = created.and_then(|module| {
+                let created = created.inspect(|_| watch()).and_then(|module| {
                     owned.lend(|ctx| module.create()(ctx).into_result()).map_err(|error| match error.code {
                         ErrorCode::PANICKED => Uncreated::Broken(Fault::Panic, error.to_string()),
                         // A wrong configuration, a service that is not there: what a person mends without a new build.

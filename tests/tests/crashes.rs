@@ -6,20 +6,27 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use context_engine_loader::{Creation, Loader, LoaderOptions};
 use context_engine_tests::build;
 use context_engine_tests::host::{Ran, TestHost};
+use context_engine_tests::session::{BUDGET, assemble, three_turns};
 use serde_json::{Value, json};
 
 /// A home whose slot names `faulty`, with these faults.
 fn home(config: &Value) -> TestHost {
     let host = TestHost::with(&["faulty"]);
+    configure(&host, config);
+    host
+}
+
+fn configure(host: &TestHost, config: &Value) {
     let plugins = json!({ "slots": { "contextEngine": "faulty" }, "entries": { "faulty": { "config": config } } });
     fs::write(host.root().join("config.json5"), json!({ "plugins": plugins }).to_string()).expect("written");
-    host
 }
 
 fn replay(host: &TestHost) -> Ran {
@@ -64,6 +71,57 @@ fn after_a_crash_the_next_start_names_the_engine_and_legacy_answers() {
     }
 }
 
+/// In the environment of a host of its own, its home.
+const HOME: &str = "CONTEXT_ENGINE_TEST_HOME";
+
+/// The engine is used and released, and the host goes on.
+#[test]
+#[ignore = "started by another test"]
+fn the_host_that_outlives_the_engines_threads() {
+    let Some(root) = std::env::var_os(HOME).map(PathBuf::from) else { return };
+    let text = fs::read_to_string(root.join("config.json5")).expect("a configuration");
+    let config: Value = serde_json::from_str(&text).expect("JSON");
+    let loader = Loader::new(LoaderOptions {
+        directories: vec![root.join("plugins").into()],
+        state_dir: root.join("state"),
+        ..LoaderOptions::default()
+    });
+    let config = config["plugins"]["entries"]["faulty"]["config"].clone();
+    let creation = Creation { config: Some(config), ..Creation::default() };
+    let handle = loader.engine("faulty", &creation).expect("a handle");
+    for _ in 0..2 {
+        assert_eq!(assemble(&handle, &three_turns(), BUDGET).expect("a prompt").served_by, "faulty");
+    }
+    drop(handle);
+    thread::sleep(Duration::from_secs(30));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_crash_outside_of_the_calls_is_the_engines_as_well_where_it_is_proven() {
+    for (place, fault, says) in [
+        ("thread_end", "panic", "SIGABRT at the end of a thread"),
+        ("thread_end", "segfault", "SIGSEGV at the end of a thread"),
+        ("thread_end", "exit", "called exit() at the end of a thread"),
+        ("thread", "segfault", "SIGSEGV in its code, outside of a call"),
+    ] {
+        let host = home(&json!({ "faults": { place: fault }, "after": 1 }));
+        let own = std::env::current_exe().expect("this program has a path");
+        let ended = Command::new(own)
+            .args(["--exact", "the_host_that_outlives_the_engines_threads", "--ignored"])
+            .env(HOME, host.root())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .expect("the host runs");
+        assert!(!ended.success(), "{place} {fault}: it lives on");
+        let ran = replay(&host);
+        assert_eq!((ran.code, served_by(&ran)), (1, vec!["legacy".to_owned()]), "{place} {fault}: {}", ran.err);
+        let told = host.run(["quarantine", "why", "faulty"]);
+        assert!(told.code == 1 && told.out.contains(says), "{place} {fault}: expected {says}: {told:#?}");
+    }
+}
+
 #[test]
 fn a_fault_behind_the_last_answer_is_said_and_shows_in_the_exit_code() {
     let host = home(&json!({ "faults": { "after_turn": "panic" } }));
@@ -90,6 +148,25 @@ fn what_ends_a_process_at_once_is_found_out_in_the_probe() {
         assert_eq!((&records["engines"][0]["operation"], &records["inForce"]), (&json!("probe"), &json!(1)), "{fault}");
         assert_eq!(host.journal("faulty"), [], "{fault}: no folder of the real engine was touched");
     }
+}
+
+#[test]
+fn what_is_set_aside_without_proof_is_said_to_be() {
+    let host = TestHost::with(&["faulty"]);
+    let faults = host.root().join("faults.json");
+    configure(&host, &json!({ "from_file": faults }));
+    // It passes the probe. Then each process dies in its first call.
+    assert_eq!(replay(&host).code, 0);
+    fs::write(&faults, json!({ "faults": { "assemble": "be-killed" } }).to_string()).expect("written");
+    for death in 1..=3 {
+        let died = replay(&host);
+        assert!(died.out.is_empty(), "{death}: {died:#?}");
+    }
+    let ran = replay(&host);
+    assert_eq!((ran.code, served_by(&ran)), (1, vec!["legacy".to_owned()]), "{}", ran.err);
+    assert!(ran.err.contains("without proof") && !ran.err.contains("it ended the last host"), "{}", ran.err);
+    let told = host.run(["quarantine", "why", "faulty"]);
+    assert!(told.code == 1 && told.out.contains("nothing shows why"), "{told:#?}");
 }
 
 #[test]

@@ -5,23 +5,27 @@
 //! handler is called: atomics, a thread-local without destructor, `pwrite`, `sigaction`, `raise`.
 //!
 //! Invariant: only the thread that runs an engine's call stamps that call's mark, and the first stamp stays. So the
-//! standard library's stack overflow handler, which aborts, does not turn a SIGSEGV into a SIGABRT.
+//! standard library's stack overflow handler, which aborts, does not turn a SIGSEGV into a SIGABRT. A thread that is in no
+//! call stamps whose code the fault was made by, where that can be told (`code`).
 //!
 //! The standard library gives its threads a stack for signals; on a thread made otherwise a stack overflow dies unstamped.
 //! Run on Linux; written for macOS, too. On Windows there is none of this (`signals_none.rs`): a mark is never stamped
 //! there, and every death in a call is one without proof.
 
 use std::cell::Cell;
-use std::ffi::{CStr, OsStr};
 use std::fs::File;
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering};
 
 use libc::{c_int, c_void, sigaction, siginfo_t};
+
+mod code;
+mod handlers;
+
+pub(crate) use code::watch_library;
+pub(crate) use handlers::{Handlers, restore, snapshot};
 
 /// A stamp: `exit` was called by the code in the call. Signals have smaller numbers.
 pub(crate) const EXIT: u8 = 255;
@@ -131,71 +135,36 @@ pub(crate) fn register(file: &File) {
 
 /// Forgets a file, before it is closed.
 pub(crate) fn unregister(file: &File) {
+    code::forget(file);
     for place in &OPEN {
         let _ = place.compare_exchange(file.as_raw_fd(), -1, Ordering::SeqCst, Ordering::SeqCst);
     }
     // Once closed, the number may name another file: a handler that has read it writes first.
+    wait_for_writers();
+}
+
+fn wait_for_writers() {
     while WRITING.load(Ordering::SeqCst) > 0 {
         std::thread::yield_now();
     }
 }
 
-/// Handlers of all signals, to see what a library does to them.
-pub(crate) struct Handlers(Vec<(c_int, sigaction)>);
+/// Whether [`enter`] gives numbers by which [`thread_is_gone`] knows a thread.
+pub(crate) const KNOWS_THREADS: bool = cfg!(target_os = "linux");
 
-/// The handlers as they are now.
-pub(crate) fn snapshot() -> Handlers {
-    // Signal numbers fit: there are 64.
-    let all = 1..SIGNALS as c_int;
-    Handlers(all.filter_map(|signal| Some((signal, handler_of(signal)?))).collect())
-}
-
-/// Signals whose handling is no longer what it was at `before`.
-pub(crate) fn handlers_changed(before: &Handlers) -> Vec<i32> {
-    /// Linux shows that the C library has set a handler at all: no difference of anybody's making.
-    const RESTORER: c_int = if cfg!(target_os = "linux") { 0x0400_0000 } else { 0 };
-    let essence = |action: &sigaction| (action.sa_sigaction, action.sa_flags & !RESTORER);
-    let differs =
-        |signal: c_int, then: &sigaction| handler_of(signal).is_some_and(|now| essence(&now) != essence(then));
-    before.0.iter().filter(|(signal, then)| differs(*signal, then)).map(|(signal, _)| *signal).collect()
-}
-
-/// Puts back the handlers that `library` has replaced since `before`, by its own code or by none. Returns their signals.
-///
-/// What the host's other threads put in place meanwhile stays.
-pub(crate) fn restore(before: &Handlers, library: &Path) -> Vec<i32> {
-    let mut changed = handlers_changed(before);
-    let is_its = |signal: c_int| {
-        handler_of(signal).is_some_and(|now| match now.sa_sigaction {
-            libc::SIG_DFL | libc::SIG_IGN => true,
-            handler => library_of(handler).is_some_and(|path| same_file(&path, library)),
-        })
-    };
-    changed.retain(|signal| is_its(*signal));
-    for (signal, then) in before.0.iter().filter(|(signal, _)| changed.contains(signal)) {
-        // SAFETY: `then` is what the system itself gave for this signal; the code of a handler is never unmapped.
-        unsafe { sigaction(*signal, then, ptr::null_mut()) };
+/// Whether no thread of this process has that number any more: its last destructor has run.
+pub(crate) fn thread_is_gone(thread: u32) -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        // SAFETY: signal 0 is none; only whether the thread is there is asked.
+        let answer = unsafe { libc::syscall(libc::SYS_tgkill, own_pid(), thread, 0) };
+        answer != 0 && errno() == libc::ESRCH
     }
-    changed
-}
-
-/// The file that holds the code at `address`.
-fn library_of(address: usize) -> Option<PathBuf> {
-    // SAFETY: a struct of pointers and numbers, for which zeros are a value.
-    let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: any address may be asked about; `found` is written by the call alone.
-    let known = unsafe { libc::dladdr(ptr::without_provenance(address), &raw mut found) } != 0;
-    if !known || found.dli_fname.is_null() {
-        return None;
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = thread;
+        false
     }
-    // SAFETY: the system gave a C string, which stays while the library is loaded, and none is ever unloaded.
-    let name = unsafe { CStr::from_ptr(found.dli_fname) };
-    Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
-}
-
-fn same_file(one: &Path, other: &Path) -> bool {
-    let real = |path: &Path| std::fs::canonicalize(path).ok();
-    one == other || (real(one).is_some() && real(one) == real(other))
 }
 
 /// A signal as people call it.
@@ -252,6 +221,7 @@ extern "C" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mut c_voi
     if dies && !sent_by_another_process(info, code) {
         stamp(signal as u8);
     }
+    let outside = if dies && is_fault(code) { stamp_outside(signal as u8, context) } else { None };
     if !dies {
         end_in_order(signal as u8);
     }
@@ -271,11 +241,13 @@ extern "C" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mut c_voi
             // SAFETY: whoever installed it promised a function of this form by SA_SIGINFO.
             let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = unsafe { std::mem::transmute(handler) };
             handler(signal, info, context);
+            take_back(outside, signal);
         }
         handler => {
             // SAFETY: as above; without SA_SIGINFO it is a function of this form.
             let handler: extern "C" fn(c_int) = unsafe { std::mem::transmute(handler) };
             handler(signal);
+            take_back(outside, signal);
         }
     }
 }
@@ -285,12 +257,15 @@ extern "C" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mut c_voi
 fn free_abort() {
     // SAFETY: written once, before this handler was installed, and never freed.
     let previous = unsafe { PREVIOUS[libc::SIGABRT as usize].load(Ordering::SeqCst).as_ref() };
-    let ours = handler_of(libc::SIGABRT).is_some_and(|action| action.sa_sigaction == OURS.load(Ordering::SeqCst));
-    if let (Some(previous), true) = (previous, ours) {
+    if let (Some(previous), true) = (previous, is_ours(libc::SIGABRT)) {
         ABORT_IS_FREE.store(true, Ordering::SeqCst);
         // SAFETY: what the system gave for this signal before.
         unsafe { sigaction(libc::SIGABRT, previous, ptr::null_mut()) };
     }
+}
+
+fn is_ours(signal: c_int) -> bool {
+    handler_of(signal).is_some_and(|action| action.sa_sigaction == OURS.load(Ordering::SeqCst))
 }
 
 /// Lets the process die of `signal`, as if nobody had handled it.
@@ -350,6 +325,22 @@ fn stamp(stamp: u8) {
     }
     CURRENT.set(Current { stamped: true, ..current });
     write_byte(current.fd, if current.paused { HOST } else { stamp }, current.offset);
+}
+
+/// Stamps whose code it was, on a thread that is in no call. Returns where that was.
+fn stamp_outside(stamp: u8, context: *mut c_void) -> Option<usize> {
+    let current = CURRENT.get();
+    if current.fd >= 0 || current.paused || ENDS.load(Ordering::SeqCst) {
+        return None;
+    }
+    code::stopped_at(context).filter(|address| code::stamp_at(*address, stamp))
+}
+
+/// Whoever handled the signal before has mended the fault, when it would come to us again: nobody died of it.
+fn take_back(outside: Option<usize>, signal: c_int) {
+    if let Some(address) = outside.filter(|_| is_ours(signal)) {
+        code::stamp_at(address, 0);
+    }
 }
 
 /// Notes in every file that the process ended in order: a call that was still running is no suspect.

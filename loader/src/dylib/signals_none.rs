@@ -29,14 +29,19 @@ pub(crate) fn register(_: &File) {}
 
 pub(crate) fn unregister(_: &File) {}
 
+pub(crate) fn watch_library(_: impl Fn(&std::path::Path) -> bool, _: &File, _: u64) -> bool {
+    false
+}
+
+pub(crate) const KNOWS_THREADS: bool = false;
+
+pub(crate) fn thread_is_gone(_: u32) -> bool {
+    false
+}
+
 /// The handlers as they are now.
 pub(crate) fn snapshot() -> Handlers {
     Handlers
-}
-
-/// Signals whose handling is no longer what it was at `before`.
-pub(crate) fn handlers_changed(_: &Handlers) -> Vec<i32> {
-    vec![]
 }
 
 /// Puts back the handlers that changed since `before`.

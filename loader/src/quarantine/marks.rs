@@ -10,7 +10,7 @@
 //!
 //! | file | | thread | |
 //! |---|---|---|---|
-//! | 0..8 | `CEMARKS1` | 0 | 1 in a call, else 0 |
+//! | 0..8 | `CEMARKS1` | 0 | 1 in a call, 2 for what the library does outside of calls, else 0 |
 //! | 8 | how the process ended in order: a signal, 255 by `exit` | 1 | stamp: a signal, 255 `exit`, 254 the host's own fault |
 //! | 12..16 | process number | 2 | operation, an index into `OPERATIONS` |
 //! | 16..24 | its start | 4..8 | thread number |
@@ -20,8 +20,13 @@
 //!
 //! Calls are counted per key and process, not per thread: a thread that is new in a process which has served for hours
 //! is no beginner.
+//!
+//! Two things an engine does are no calls. A thread that ends runs the destructors of the engine's thread-locals: it is
+//! marked until it is gone, and its place is not used again before ([`MarkSlot::end_thread`]). And an engine may start
+//! threads of its own: one block per key is stamped when such a thread makes a fault in the library's own code
+//! ([`Marks::watch`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
 use std::marker::PhantomData;
@@ -50,7 +55,7 @@ pub(super) const PATH: std::ops::Range<usize> = 264..BLOCK;
 pub(super) const MOST_SLOTS: usize = 1024;
 
 /// What an engine can be called for. A file may be read by another version of the host: grows at its end only, up to 32.
-pub(crate) const OPERATIONS: [&str; 21] = [
+pub(crate) const OPERATIONS: [&str; 23] = [
     "another member",
     "open",
     "create",
@@ -72,7 +77,16 @@ pub(crate) const OPERATIONS: [&str; 21] = [
     "list_tools",
     "call_tool",
     "probe",
+    THREAD_END,
+    OUTSIDE,
 ];
+
+/// A thread that ends, after its last call.
+pub(super) const THREAD_END: &str = "the end of a thread";
+/// What threads do that are in no call.
+pub(super) const OUTSIDE: &str = "work outside of a call";
+/// Byte 0 of the block for that.
+pub(super) const IS_OUTSIDE: u8 = 2;
 
 /// Calls completed in this process.
 type Counts = [AtomicU32; 32];
@@ -94,6 +108,8 @@ struct MarksFile {
 struct Slots {
     made: usize,
     free: Vec<(usize, QuarantineKey)>,
+    /// Keys whose library is watched.
+    watched: BTreeSet<QuarantineKey>,
 }
 
 impl Marks {
@@ -103,6 +119,7 @@ impl Marks {
         if state_dir.as_os_str().is_empty() {
             return Marks { file: None };
         }
+        give_back_places();
         match MarksFile::create(&state_dir.join(FOLDER)) {
             Ok(file) => {
                 signals::install();
@@ -122,11 +139,55 @@ impl Marks {
 
     /// A mark for one thread that calls `subject`. Its place is used again when it is dropped.
     pub(crate) fn slot(&self, subject: &Subject) -> MarkSlot {
+        give_back_places();
         let place = self.file.clone().and_then(|file| {
             let at = file.take(subject)?;
             Some(Place { file, at, key: subject.key })
         });
         MarkSlot { place, counts: counts_of(subject.key), running: AtomicU8::new(0) }
+    }
+}
+
+impl Marks {
+    /// From now on a fault in the code of the subject's library is its own, also on a thread that is in no call. For when
+    /// the library is open: its copy has the digest for a name.
+    pub(crate) fn watch(&self, subject: &Subject) {
+        self.watch_where(subject, |path| path.file_stem().is_some_and(|stem| *stem == *subject.digest));
+    }
+
+    pub(super) fn watch_where(&self, subject: &Subject, is_it: impl Fn(&Path) -> bool) {
+        let Some(file) = &self.file else { return };
+        let watched = || file.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        if !watched().watched.insert(subject.key) {
+            return;
+        }
+        let Some(at) = file.take(subject) else { return };
+        let operation = OPERATIONS.iter().position(|name| *name == OUTSIDE).unwrap_or(0);
+        let written = write_at(&file.file, &[IS_OUTSIDE, 0, operation as u8], at).is_ok();
+        if !(written && signals::watch_library(is_it, &file.file, at + 1)) {
+            tracing::debug!(engine = subject.engine, "what its own threads do will not be told");
+        }
+    }
+}
+
+/// Places of threads that are ending.
+static LEAVING: Mutex<Vec<(u32, Place)>> = Mutex::new(vec![]);
+
+/// Gives back the places of the threads that are gone by now.
+fn give_back_places() {
+    let gone: Vec<(u32, Place)> = {
+        let mut leaving = LEAVING.lock().unwrap_or_else(PoisonError::into_inner);
+        leaving.extract_if(.., |(thread, _)| signals::thread_is_gone(*thread)).collect()
+    };
+    for (_, place) in gone {
+        // Nobody is there any more: not even a suspect.
+        let _ = write_at(&place.file.file, &[0, 0], place.at);
+    }
+}
+
+impl Drop for Marks {
+    fn drop(&mut self) {
+        give_back_places();
     }
 }
 
@@ -238,6 +299,21 @@ impl MarkSlot {
             let _ = write_at(&place.file.file, &mark, place.at);
         }
         call
+    }
+}
+
+impl MarkSlot {
+    /// Marks that this thread ends: what still runs on it are destructors of thread-locals, and those of the engine run
+    /// when nothing of the host's does. The place is given back when the thread is gone. Where threads have no number it
+    /// is given back now, unmarked.
+    pub(crate) fn end_thread(mut self) {
+        let Some(place) = self.place.take().filter(|_| signals::KNOWS_THREADS) else { return };
+        let (_, thread) = signals::enter(&place.file.file, place.at + 1);
+        let operation = OPERATIONS.iter().position(|name| *name == THREAD_END).unwrap_or(0);
+        let mut mark = [1, 0, operation as u8, 0, 0, 0, 0, 0];
+        mark[4..].copy_from_slice(&thread.to_le_bytes());
+        let _ = write_at(&place.file.file, &mark, place.at);
+        LEAVING.lock().unwrap_or_else(PoisonError::into_inner).push((thread, place));
     }
 }
 

@@ -8,8 +8,13 @@
 //! the middle of healthy calls convicts nobody, and an engine that eats up the memory in each first call is found out at
 //! the third time. Such a healthy process also ends what counted against the engine "in a row".
 //!
-//! Two things are taken out. A process that ended in order (somebody sent SIGTERM, `exit` was called by the host) leaves
-//! no suspects. And `dispose` and `drop` come once in a process: any completed call acquits there.
+//! Threads that are in no call have no mark, but where an engine's own code made the fault, its build is stamped: that is
+//! proof, too, and convicts each configuration that was running. Unless the process ended in order afterwards: then
+//! somebody had mended the fault.
+//!
+//! Three things are taken out. A process that ended in order (somebody sent SIGTERM, `exit` was called by the host) leaves
+//! no suspects. `dispose` and `drop` come once in a process: any completed call acquits there. And a thread that was about
+//! to end makes no suspect at all: its mark stays a little longer than the thread.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
@@ -19,7 +24,9 @@ use std::time::Duration;
 
 use super::Quarantine;
 use super::key::{QuarantineKey, Subject, hex};
-use super::marks::{BLOCK, COUNTERS, DIGEST, ENDED, ENGINE, KEY, MAGIC, MOST_SLOTS, OPERATIONS, PATH};
+use super::marks::{
+    BLOCK, COUNTERS, DIGEST, ENDED, ENGINE, IS_OUTSIDE, KEY, MAGIC, MOST_SLOTS, OPERATIONS, OUTSIDE, PATH, THREAD_END,
+};
 use super::record::{Fault, Incident, ProcessStamp, Record, Scope};
 use crate::dylib::signals::{EXIT, HOST, signal_name};
 use crate::platform::open_regular;
@@ -60,6 +67,8 @@ struct Mark {
     subject: Subject,
     operation: usize,
     in_call: bool,
+    /// No mark of a thread: what the library did where no call was.
+    outside: bool,
     stamp: u8,
     completed: [u32; 32],
 }
@@ -154,17 +163,24 @@ impl Quarantine {
             let (subject, operation) = (mark.subject.clone(), OPERATIONS[mark.operation]);
             Some(Verdict { subject, operation, process, finding, reason })
         };
-        if let Some(mark) = running().find(|mark| !matches!(mark.stamp, 0 | HOST)) {
+        let outside = || marks.iter().filter(|mark| mark.outside && ended == 0);
+        if let Some(mark) = running().chain(outside()).find(|mark| !matches!(mark.stamp, 0 | HOST)) {
             let operation = OPERATIONS[mark.operation];
+            let place = match operation {
+                OUTSIDE => "in its code, outside of a call".to_owned(),
+                THREAD_END => "at the end of a thread".to_owned(),
+                member => format!("in {member}"),
+            };
             let reason = match mark.stamp {
-                EXIT => format!("called exit() in {operation}"),
-                signal => format!("the process ended with {} in {operation}", signal_name(i32::from(signal))),
+                EXIT => format!("called exit() {place}"),
+                signal => format!("the process ended with {} {place}", signal_name(i32::from(signal))),
             };
             self.record(&mark.subject, Incident::now(operation, Fault::Crash, &reason, process));
             return verdict(mark, Finding::Convicted, reason);
         }
         let in_order = |mark: &Mark| ended != 0 || mark.stamp == HOST;
-        if let Some(mark) = running().find(|mark| !in_order(mark) && !healthy(mark.operation)) {
+        let ending = |mark: &Mark| OPERATIONS[mark.operation] == THREAD_END;
+        if let Some(mark) = running().find(|mark| !in_order(mark) && !ending(mark) && !healthy(mark.operation)) {
             let operation = OPERATIONS[mark.operation];
             let reason = format!(
                 "the process died in {operation}, which it had not completed before; nothing shows why (kill -9, out of \
@@ -219,7 +235,8 @@ impl Mark {
         };
         // A newer host may have more operations.
         let operation = Some(usize::from(block[2])).filter(|index| *index < OPERATIONS.len()).unwrap_or(0);
-        Mark { subject, operation, in_call: block[0] == 1, stamp: block[1], completed }
+        let (in_call, outside) = (block[0] == 1, block[0] == IS_OUTSIDE);
+        Mark { subject, operation, in_call, outside, stamp: block[1], completed }
     }
 }
 

@@ -11,6 +11,8 @@ use super::*;
 
 #[cfg(unix)]
 mod deaths;
+#[cfg(target_os = "linux")]
+mod threads;
 
 fn state() -> TempDir {
     tempfile::tempdir().expect("a folder")

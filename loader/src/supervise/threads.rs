@@ -27,7 +27,7 @@ use super::cancel::CancelToken;
 use super::lease::{Lease, NoServices};
 use super::ticket::{DONE, Engine, Job, LATE, LEFT, REFUSED, RUNNING, TOLD, Ticket, WAITING, Work, Workplace, lock};
 use crate::quarantine::Subject;
-use crate::quarantine::marks::Marks;
+use crate::quarantine::marks::{MarkSlot, Marks};
 
 /// Threads of one instance that take jobs. More sessions than this that call at once wait for each other.
 pub const MAX_THREADS: usize = 8;
@@ -124,6 +124,12 @@ impl EngineThreads {
             Err(error) => (Err(error), None),
         };
         self.wait_for("create", limit, (lease, &CancelToken::new()), Work::Create(Box::new(create)))
+    }
+
+    /// To be called once the library is open: what its own threads do is told from then on.
+    pub(crate) fn watch_library(&self) -> impl FnOnce() + Send + 'static {
+        let (marks, subject) = (self.pool.marks.clone(), self.pool.subject.clone());
+        move || marks.watch(&subject)
     }
 
     /// Runs `call` on one of the threads and waits for it, at most `limit` from when it begins.
@@ -333,12 +339,16 @@ impl Pool {
     fn spawn(pool: &Arc<Pool>) -> io::Result<()> {
         let pool = Arc::clone(pool);
         let name = format!("engine {}", pool.subject.engine);
-        thread::Builder::new().name(name).stack_size(STACK_SIZE).spawn(move || pool.work()).map(drop)
+        let work = move || {
+            let slot = pool.marks.slot(&pool.subject);
+            pool.work(&slot);
+            slot.end_thread();
+        };
+        thread::Builder::new().name(name).stack_size(STACK_SIZE).spawn(work).map(drop)
     }
 
     /// What a thread does.
-    fn work(&self) {
-        let slot = self.marks.slot(&self.subject);
+    fn work(&self, slot: &MarkSlot) {
         while let Some(job) = self.next() {
             // Nobody waits for the last one: should it hang, it is lost from the start.
             let unattended = isize::from(job.is_unattended());

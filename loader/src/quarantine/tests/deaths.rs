@@ -10,10 +10,10 @@ const SCENARIO: &str = "CONTEXT_ENGINE_TEST_SCENARIO";
 
 /// Where a child dies, and how many calls of `assemble` it completes before.
 #[derive(Clone, Copy)]
-struct Scenario<'a> {
-    how: &'a str,
-    place: &'a str,
-    completed: u32,
+pub(super) struct Scenario<'a> {
+    pub(super) how: &'a str,
+    pub(super) place: &'a str,
+    pub(super) completed: u32,
 }
 
 const IN_ASSEMBLE: Scenario<'_> = Scenario { how: "kill -9", place: "assemble", completed: 0 };
@@ -31,18 +31,18 @@ fn start(state: &Path, scenario: Scenario<'_>) -> Child {
         .expect("started")
 }
 
-fn dies(state: &Path, scenario: Scenario<'_>) -> ExitStatus {
+pub(super) fn dies(state: &Path, scenario: Scenario<'_>) -> ExitStatus {
     // Closing its standard input tells it to go on.
     let mut child = start(state, scenario);
     drop(child.stdin.take());
     child.wait().expect("ended")
 }
 
-fn settle(state: &Path) -> Vec<Verdict> {
+pub(super) fn settle(state: &Path) -> Vec<Verdict> {
     Quarantine::open(state).settle_marks(&state.join(marks::FOLDER))
 }
 
-fn findings(verdicts: &[Verdict]) -> Vec<Finding> {
+pub(super) fn findings(verdicts: &[Verdict]) -> Vec<Finding> {
     verdicts.iter().map(|verdict| verdict.finding).collect()
 }
 
@@ -64,6 +64,22 @@ fn the_child_that_dies() {
             std::io::stdin().read_line(&mut String::new()).expect("told");
         };
         match place.as_str() {
+            marks::OUTSIDE => {
+                marks.watch_where(&subject("alpha"), |path| path.as_os_str().is_empty());
+                wait();
+                die(&how);
+            }
+            "a call, on another thread" => {
+                marks.watch_where(&subject("alpha"), |path| path.as_os_str().is_empty());
+                let _call = slot.enter("assemble");
+                wait();
+                std::thread::spawn(move || die(&how)).join().expect("joined");
+            }
+            marks::THREAD_END => {
+                LAST_WORDS.with_borrow_mut(|words| words.0 = how);
+                wait();
+                slot.end_thread();
+            }
             "between calls" => {
                 wait();
                 die(&how);
@@ -98,6 +114,23 @@ fn the_child_that_dies() {
 
 fn die(how: &str) {
     crate::dylib::signals::tests::die_by(how);
+}
+
+/// What happens when a thread has ended.
+#[derive(Default)]
+struct LastWords(String);
+
+impl Drop for LastWords {
+    fn drop(&mut self) {
+        match self.0.as_str() {
+            "panic" => panic!("in a destructor"),
+            how => die(how),
+        }
+    }
+}
+
+thread_local! {
+    static LAST_WORDS: std::cell::RefCell<LastWords> = std::cell::RefCell::default();
 }
 
 #[test]
@@ -160,6 +193,14 @@ fn what_is_not_the_engines_doing_convicts_nobody() {
         ("SIGTERM", "assemble"),
         ("exit", "another thread"),
         ("nothing", "assemble"),
+        ("abort", marks::OUTSIDE),
+        ("exit", marks::OUTSIDE),
+        ("kill -9", marks::OUTSIDE),
+        ("SIGTRAP", marks::OUTSIDE),
+        ("a mended trap", marks::OUTSIDE),
+        ("nothing", marks::OUTSIDE),
+        ("kill -9", marks::THREAD_END),
+        ("nothing", marks::THREAD_END),
     ] {
         let state = state();
         dies(state.path(), Scenario { how, place, completed: 0 });

@@ -1,5 +1,6 @@
 //! What can be done wrong at any place.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::time::Duration;
 
@@ -15,6 +16,25 @@ pub(crate) struct Fault {
     pub(crate) what: String,
     pub(crate) place: &'static str,
     pub(crate) sleep_ms: u64,
+}
+
+/// A fault that waits for its thread to end.
+struct AtTheEnd(Fault, Journal);
+
+impl Drop for AtTheEnd {
+    fn drop(&mut self) {
+        // An error has nowhere to go from here.
+        let _ = self.0.commit(None, &self.1);
+    }
+}
+
+thread_local! {
+    static AT_THE_END: RefCell<Option<AtTheEnd>> = const { RefCell::new(None) };
+}
+
+/// Has the destructor of a thread-local commit `fault`.
+pub(crate) fn when_this_thread_ends(fault: Fault, journal: &Journal) {
+    AT_THE_END.set(Some(AtTheEnd(fault, journal.clone())));
 }
 
 /// A payload whose own `Drop` panics.
@@ -60,6 +80,11 @@ impl Fault {
             "sleep" => std::thread::sleep(Duration::from_millis(self.sleep_ms)),
             "exit" => std::process::exit(1),
             "abort" => std::process::abort(),
+            // As the system does it when the memory is used up.
+            "be-killed" => {
+                let own = std::process::id().to_string();
+                let _ = std::process::Command::new("kill").args(["-9", &own]).status();
+            }
             "segfault" => segfault(),
             "overflow" => _ = overflow(0),
             "spin" => loop {

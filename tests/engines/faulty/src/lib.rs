@@ -9,8 +9,8 @@
 //! }
 //! ```
 //!
-//! A place is a member, `drop`, or `thread` (a thread that `assemble` starts and joins). What can be done there stands in
-//! `faults`, wrong plans for `assemble` in `plans`. With `from_file` a test changes the fault between two turns without a
+//! A place is a member, `drop`, `thread` (a thread that `assemble` starts and joins), or `thread_end` (when the thread that
+//! ran `assemble` ends). What can be done there stands in `faults`, wrong plans for `assemble` in `plans`. With `from_file` a test changes the fault between two turns without a
 //! new instance; a file that is not there means no fault. Calls are counted per instance, so `after` spares a `create`
 //! for good.
 //!
@@ -107,6 +107,9 @@ impl ContextEngine for Faulty {
             let journal = self.journal.clone();
             // A panic there is nobody's answer; what an engine makes of it is its own affair.
             let _ = std::thread::spawn(move || fault.commit(None, &journal)).join();
+        }
+        if let Some(fault) = self.fault("thread_end")? {
+            faults::when_this_thread_ends(fault, &self.journal);
         }
         Ok(plans::healthy(params))
     }
