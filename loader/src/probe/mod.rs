@@ -220,13 +220,15 @@ fn watch(mut child: Child, report: &mut Report, printed: &File, deadline: Instan
         // After the look at the child: what it wrote before it ended is there by now.
         if let Some(verdict) = report.look() {
             // How a process takes its leave with the library in it proves nothing about calls.
-            let _ = end(child);
+            if ended.is_ok() {
+                let _ = end(child);
+            }
             return End::Verdict(verdict);
         }
         match ended {
             Ok(false) => {}
             Ok(true) => return end(child).map_or_else(|error| End::Lost(error.to_string()), End::Ended),
-            // Somebody else has waited for it: its number may be that of another process by now.
+            // Somebody else has waited for it, or the host ignores SIGCHLD: its number may be that of another process.
             Err(error) => return End::Lost(error.to_string()),
         }
         if Instant::now() >= deadline {

@@ -22,7 +22,7 @@ use crate::platform::{create_private_dir, open_regular};
 /// Files kept, as long as some of them are history.
 pub(super) const MOST_FILES: usize = 64;
 /// Files kept in any case. More builds and configurations than that, all of them broken, are nobody's own doing.
-const MOST_IN_FORCE: usize = 4096;
+pub(super) const MOST_IN_FORCE: usize = 4096;
 /// A record is a few kilobytes, and more only while very many processes do without the engine; more is not ours and is not
 /// read.
 const LONGEST: u64 = 4 << 20;

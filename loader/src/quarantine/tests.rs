@@ -213,6 +213,25 @@ fn what_is_in_force_for_every_process_is_not_forgotten_for_others() {
     assert_eq!(history, ["e2"], "history makes room");
 }
 
+#[test]
+fn of_very_many_that_are_in_force_the_oldest_goes() {
+    let state = state();
+    let quarantine = Quarantine::open(state.path());
+    let mut record = elsewhere(&quarantine, &subject("alpha"), Fault::Crash, 1);
+    let digest = "5a".repeat(32);
+    for number in 1..folder::MOST_IN_FORCE as u64 {
+        record.key = QuarantineKey::of_text(&digest, Some(&json!(number)));
+        record.last_at_ms += 1;
+        let name = format!("quarantine/alpha-{}.json", record.key.short());
+        fs::write(state.path().join(name), serde_json::to_string(&record).expect("text")).expect("written");
+    }
+    assert!(quarantine.holds(&subject("alpha").key).is_some() && quarantine.holds(&record.key).is_some());
+    elsewhere(&quarantine, &subject("beta"), Fault::Crash, 1);
+    assert_eq!(quarantine.list().len(), folder::MOST_IN_FORCE);
+    assert_eq!(quarantine.holds(&subject("alpha").key), None);
+    assert!(quarantine.holds(&record.key).is_some() && quarantine.holds(&subject("beta").key).is_some());
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn failures_of_others_do_not_free_an_engine_where_it_failed_before() {
