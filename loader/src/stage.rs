@@ -69,7 +69,11 @@ pub fn stage(library: &Path, stages: &Path) -> Result<Staged, LoaderError> {
     if holds(&path, digest) {
         touch(&path).map_err(io("keeping the private copy"))?;
     } else {
-        copy.persist(&path).map_err(|error| io("keeping the private copy")(error.error))?;
+        copy.persist(&path).map_err(|error| {
+            // Something that cannot be replaced, such as a directory, is for a person to remove.
+            let named = io::Error::other(format!("{}: {}", path.display(), error.error));
+            io("keeping the private copy")(named)
+        })?;
     }
     Ok(Staged { path, digest })
 }
