@@ -68,10 +68,10 @@ fn run() -> Result<(), String> {
     Ok(())
 }
 
-/// The folder cargo builds into, which this program runs from.
+/// The folder cargo builds into: this program lies in `examples` there.
 fn built_files() -> Result<PathBuf, String> {
     let exe = std::env::current_exe().map_err(|error| format!("where this program is: {error}"))?;
-    exe.parent().map(Path::to_owned).ok_or_else(|| "this program has no folder".to_owned())
+    exe.ancestors().nth(2).map(Path::to_owned).ok_or_else(|| "this program has no folder".to_owned())
 }
 
 /// Copies under another name and renames: whoever looks meanwhile finds the old file or the new one, never half of it.

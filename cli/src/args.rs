@@ -191,6 +191,9 @@ pub(crate) struct InspectArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
+    /// Id of the engine to ask about, instead of the slot's
+    #[arg(long, value_name = "ID")]
+    pub(crate) engine: Option<String>,
     /// Read files only: do not try the engines out in a child process
     #[arg(long)]
     pub(crate) no_probe: bool,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use context_engine_loader::quarantine::Record;
-use context_engine_loader::{LEGACY, LoaderError, Origin, Plugin, Step, on_one_line};
+use context_engine_loader::{LEGACY, LoaderError, OnFailure, Origin, Plugin, Step, on_one_line};
 use serde_json::{Value, json};
 
 use crate::Outcome;
@@ -24,7 +24,9 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
     let host = Host::new(&args.directories)?;
     let crashes = host.loader.settle_crash_marks();
     let checked: Vec<Checked> = host.loader.scan().into_iter().map(|found| check(&host, found, args)).collect();
-    let asked = host.config.plugins.slots.context_engine.as_deref().map_or("", str::trim);
+    let slot = host.config.plugins.slots.context_engine.as_deref();
+    let asked = args.engine.as_deref().or(slot).map_or("", str::trim);
+    let strict = host.config.on_failure() == OnFailure::Stop;
     let (serves, why) = serving(&host, asked, &checked);
     let finding = checked.iter().any(Checked::is_finding) || why.is_some();
     if args.json {
@@ -35,7 +37,8 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
             "configExists": host.home.config().exists(),
             "directories": directories,
             "slot": asked,
-            "serves": serves,
+            "policy": if strict { "strict" } else { "fallback" },
+            "serves": if strict && why.is_some() { Value::Null } else { serves.into() },
             "why": why,
             "plugins": checked.iter().map(Checked::json).collect::<Vec<_>>(),
         }))?;
@@ -58,12 +61,17 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
             let (engine, reason) = (&crash.subject.engine, on_one_line(&crash.reason));
             line(format_args!("crash     {engine}: {reason}"))?;
         }
-        let asked = if asked.is_empty() { "not set" } else { asked };
-        line(format_args!("slot      plugins.slots.contextEngine: {asked}"))?;
-        line(format_args!(
-            "serves    {serves}{}",
-            why.as_ref().map_or_else(String::new, |why| format!(", because {why}"))
-        ))?;
+        let shown = if asked.is_empty() { "not set" } else { asked };
+        let place = if args.engine.is_some() { "--engine" } else { "plugins.slots.contextEngine" };
+        line(format_args!("slot      {place}: {shown}"))?;
+        match &why {
+            None => line(format_args!("serves    {serves}"))?,
+            Some(why) if strict => {
+                let policy = "plugins.contextEnginePolicy is \"strict\", so a run stops";
+                line(format_args!("serves    nothing: {policy}, because {why}"))?;
+            }
+            Some(why) => line(format_args!("serves    {serves}, because {why}"))?,
+        }
     }
     Ok(if finding { Outcome::Findings } else { Outcome::Fine })
 }
@@ -96,7 +104,6 @@ fn check(host: &Host, found: Result<Plugin, LoaderError>, args: &DoctorArgs) -> 
         Err(error) => return Checked::Refused(error),
     };
     let creation = host.creation(&plugin.info().id, None);
-    let config = creation.config.as_ref();
     let probe = match args.no_probe {
         true => Probed::NotAsked,
         false => match host.loader.probe(&plugin, &creation) {
@@ -105,7 +112,7 @@ fn check(host: &Host, found: Result<Plugin, LoaderError>, args: &DoctorArgs) -> 
         },
     };
     Checked::Read(Box::new(Read {
-        held: host.loader.held(&plugin, config),
+        held: host.loader.held(&plugin, &creation),
         lacks: host.loader.lacks(&plugin),
         refused_params: host.loader.builds().refused_host_params(plugin.staged().digest).into_iter().collect(),
         probe,

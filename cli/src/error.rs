@@ -23,7 +23,7 @@ pub(crate) enum CliError {
     NothingToCompare { found: String },
     #[error("{}: writing the session: the file exists; use --force to replace it, or another --out", path.display())]
     Exists { path: PathBuf },
-    #[error("plugins.entries.{id} may not be used: {reason}; change config.json5 or use another engine")]
+    #[error("the engine \"{id}\" may not be used: {reason}; change that, or use another engine")]
     Forbidden { id: String, reason: String },
     #[error("nothing is known about \"{id}\"; {}", if known.is_empty() { "nothing is in quarantine".to_owned() } else { format!("in the quarantine and its history: {}", known.join(", ")) })]
     NotInQuarantine { id: String, known: Vec<String> },

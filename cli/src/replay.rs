@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use context_engine_loader::{EngineHandle, LEGACY, Problem};
+use context_engine_loader::{EngineHandle, LEGACY, OnFailure, Problem};
 use context_engine_runtime::{CallReport, Prompt, Replay, ReplayOptions, ReplaySummary};
 use context_engine_transcript::{ImportOptions, ImportWarning, RecordedSession, TokenCounter, load_with};
 use serde::Serialize;
@@ -108,7 +108,11 @@ pub(crate) fn choose<'a>(host: &'a Host, asked: Option<&'a str>) -> Result<&'a s
             _ => Ok(engine),
         },
         None => Ok(engine),
-        Some(_) if asked.is_none() => Ok(LEGACY),
+        // The person's own doing, but strict is for those who want to be told.
+        Some(reason) if asked.is_none() && host.config.on_failure() == OnFailure::Legacy => {
+            note(format_args!("the slot names {engine}, which is not used: {reason}; legacy answers"));
+            Ok(LEGACY)
+        }
         Some(reason) => Err(CliError::Forbidden { id: engine.to_owned(), reason }),
     }
 }

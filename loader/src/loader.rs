@@ -1,6 +1,6 @@
 //! The loader: takes the steps one after the other and hands out engine handles that always answer.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -12,7 +12,7 @@ use context_engine_interface::{
 };
 use context_engine_legacy::LegacyEngine;
 use context_engine_transcript::TokenCounter;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::builds::Builds;
 use crate::catalog::Plugin;
@@ -75,6 +75,19 @@ pub struct Creation {
     pub counter: Option<TokenCounter>,
     /// How long the engine may take for each member.
     pub deadlines: Deadlines,
+}
+
+impl Creation {
+    /// The build together with what the engine is configured with, its deadlines included: another of either starts clean.
+    fn key(&self, digest: &Digest) -> QuarantineKey {
+        let changes = self.deadlines.changes();
+        if changes.is_empty() {
+            return QuarantineKey::of(digest, self.config.as_ref());
+        }
+        let changes: BTreeMap<&str, u64> =
+            changes.into_iter().map(|(member, ms)| (member, u64::try_from(ms).unwrap_or(u64::MAX))).collect();
+        QuarantineKey::of(digest, Some(&json!({ "config": self.config, "timeoutsMs": changes })))
+    }
 }
 
 /// Finds, checks and opens engines. Clones share what was learned.
@@ -186,8 +199,8 @@ impl Loader {
     }
 
     /// The quarantine that holds the plugin, with this configuration.
-    pub fn held(&self, plugin: &Plugin, config: Option<&Value>) -> Option<Arc<quarantine::Record>> {
-        self.quarantine.holds(&QuarantineKey::of(&plugin.staged.digest, config))
+    pub fn held(&self, plugin: &Plugin, creation: &Creation) -> Option<Arc<quarantine::Record>> {
+        self.quarantine.holds(&creation.key(&plugin.staged.digest))
     }
 
     /// Tries the plugin out in a child process, unless it passed before with this configuration: then `None`.
@@ -199,7 +212,7 @@ impl Loader {
         let Some(options) = &self.options.probe else {
             return Err(ProbeFailure::NotRun { reason: "this host has no program for it".to_owned() });
         };
-        let (digest, key) = (plugin.staged.digest, QuarantineKey::of(&plugin.staged.digest, config).to_string());
+        let (digest, key) = (plugin.staged.digest, creation.key(&plugin.staged.digest).to_string());
         if self.builds.probe_passed(digest, &key) {
             return Ok(None);
         }
@@ -224,7 +237,7 @@ impl Loader {
         let subject = Subject {
             engine: id.to_owned(),
             digest: digest.to_string(),
-            key: QuarantineKey::of(&digest, creation.config.as_ref()),
+            key: creation.key(&digest),
             path: plugin.candidate.path.clone(),
         };
         let held = |error| Refused { error, held_by: Some(subject.key) };

@@ -221,10 +221,15 @@ fn the_list_says_blocked_and_what_a_person_blocked_is_no_finding() {
     let session = session.to_str().expect("text");
     let ran = host.run(["replay", session, "--engine", "alpha", "--turns", "1"]);
     assert_eq!((ran.code, ran.out.as_str()), (2, ""));
-    assert!(ran.err.contains("plugins.entries.alpha may not be used: plugins.deny names \"alpha\""), "{}", ran.err);
+    assert!(ran.err.contains("the engine \"alpha\" may not be used: plugins.deny names \"alpha\""), "{}", ran.err);
     let slot = "{plugins: {deny: ['alpha'], slots: {contextEngine: 'alpha'}}}";
     fs::write(host.root().join("config.json5"), slot).expect("written");
-    assert_eq!(host.run(["replay", session, "--turns", "1"]).code, 0);
+    let ran = host.run(["replay", session, "--turns", "1"]);
+    assert_eq!(ran.code, 0);
+    assert!(ran.err.contains("the slot names alpha, which is not used: plugins.deny names"), "{}", ran.err);
+    let strict = slot.replace("{plugins: {", "{plugins: {contextEnginePolicy: 'strict', ");
+    fs::write(host.root().join("config.json5"), strict).expect("written");
+    assert_eq!(host.run(["replay", session, "--turns", "1"]).code, 2, "strict is for those who want to be told");
 }
 
 #[test]

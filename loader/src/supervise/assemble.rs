@@ -150,8 +150,8 @@ impl EngineHandle {
             Refusal::Engine(Failure::Its(fault, _)) => Some(*fault),
             Refusal::Engine(Failure::Unsupported(_)) => Some(Fault::Error),
             Refusal::Engine(Failure::NotItsFault(_) | Failure::Cancelled) => None,
-            // Whole turns are all it knows, and the newest is longer than the budget.
-            Refusal::Plan(PlanError::Empty { .. }) if too_long => None,
+            // The newest turn is longer than the budget: what is left of it may be nothing.
+            Refusal::Plan(PlanError::Empty { .. } | PlanError::Message { .. }) if too_long => None,
             Refusal::Plan(_) => Some(Fault::Answer),
             // What it added may be what leaves no room.
             Refusal::Prompt(AssembleError::Budget { .. }) if !too_long => {
@@ -164,7 +164,12 @@ impl EngineHandle {
             Some(fault) => self.set_aside(engine, "assemble", fault, refusal),
             None => {
                 let id = &engine.info.id;
-                tracing::warn!(engine = id, reason = %refusal, "assemble gave no prompt; legacy answers this call");
+                // The rest goes to the answers, not to the log.
+                if engine.is_first_without_prompt() {
+                    tracing::warn!(engine = id, reason = %refusal, "assemble gave no prompt; legacy answers such calls");
+                } else {
+                    tracing::debug!(engine = id, reason = %refusal, "assemble gave no prompt; legacy answers this call");
+                }
                 format!("{id}: assemble: {refusal}")
             }
         }
@@ -197,11 +202,11 @@ impl EngineHandle {
 
         let Applied { messages, kept, summarised, .. } = applied;
         let left_out = request.history.len() - kept;
-        let (prompt, repaired) = to_prompt(messages);
+        let (mut prompt, repaired) = to_prompt(messages);
         if prompt.is_empty() && !request.history.is_empty() {
             return Err(PlanError::Empty { known: request.history.len() }.into());
         }
-        let tokens = count(&prompt, &request.counter);
+        let tokens = count(&mut prompt, &request.counter);
         let fitted = tokens > room;
         let planned = Fitted { prompt, tokens, repaired, left_out, summarised };
         let Fitted { prompt, tokens, repaired, left_out, summarised } = if fitted {
@@ -238,8 +243,8 @@ impl EngineHandle {
             let plan = plan.map_err(|refusal| ours(refusal.to_string()))?;
             let applied = plan::apply(&plan, &history).map_err(|error| ours(error.to_string()))?;
             let cut = history.len() - applied.kept;
-            let (prompt, repaired) = to_prompt(applied.messages);
-            let tokens = count(&prompt, &request.counter);
+            let (mut prompt, repaired) = to_prompt(applied.messages);
+            let tokens = count(&mut prompt, &request.counter);
             if tokens <= room {
                 return Ok(Fitted {
                     prompt,

@@ -38,9 +38,12 @@ impl Deadlines {
     /// The defaults, with these changed.
     ///
     /// # Errors
-    /// The name that is no member, with the ones that are.
+    /// The name that is no member, with the ones that are; a member that is given no time at all.
     pub fn with(changed: impl IntoIterator<Item = (String, Duration)>) -> Result<Deadlines, String> {
         let changed: BTreeMap<String, Duration> = changed.into_iter().collect();
+        if let Some((name, _)) = changed.iter().find(|(_, limit)| limit.is_zero()) {
+            return Err(format!("{name} is given 0 ms, in which nothing can be done; expected at least 1"));
+        }
         let known = |name: &String| DEFAULT_DEADLINES.iter().any(|(member, _)| member == name);
         match changed.keys().find(|name| !known(name)) {
             Some(name) => {
@@ -49,6 +52,13 @@ impl Deadlines {
             }
             None => Ok(Deadlines { changed }),
         }
+    }
+
+    /// What differs from the defaults, in milliseconds: part of an engine's configuration, by which it is quarantined.
+    pub(crate) fn changes(&self) -> BTreeMap<&str, u128> {
+        let default = Deadlines::default();
+        let differs = |(member, limit): &(&String, &Duration)| default.of(member) != **limit;
+        self.changed.iter().filter(differs).map(|(member, limit)| (member.as_str(), limit.as_millis())).collect()
     }
 
     /// How long `member` may take.
@@ -71,7 +81,9 @@ mod tests {
 
     #[test]
     fn a_misspelt_member_is_refused() {
-        let error = Deadlines::with([("asemble".to_owned(), Duration::ZERO)]).expect_err("refused");
+        let error = Deadlines::with([("asemble".to_owned(), Duration::from_secs(1))]).expect_err("refused");
+        let none = Deadlines::with([("assemble".to_owned(), Duration::ZERO)]).expect_err("refused");
+        assert!(none.starts_with("assemble is given 0 ms"), "{none}");
         assert!(error.starts_with("\"asemble\" is no member with a timeout; expected one of create, "), "{error}");
     }
 }

@@ -80,8 +80,12 @@ impl PreparedHistory {
     }
 }
 
-/// What `messages` cost together, in tokens. A message that was counted keeps its count.
-pub(super) fn count(messages: &[Arc<Message>], counter: &TokenCounter) -> u64 {
-    let cost = |message: &Arc<Message>| if message.tokens > 0 { message.tokens } else { counter.message(message) };
-    messages.iter().map(cost).sum()
+/// What `messages` cost together, in tokens. One that was not counted is, and keeps its count: whoever gets the prompt may
+/// ask each message what it costs.
+pub(super) fn count(messages: &mut [Arc<Message>], counter: &TokenCounter) -> u64 {
+    for message in messages.iter_mut().filter(|message| message.tokens == 0) {
+        let tokens = counter.message(message);
+        Arc::make_mut(message).tokens = tokens;
+    }
+    messages.iter().map(|message| message.tokens).sum()
 }

@@ -81,6 +81,8 @@ pub(crate) struct Supervised {
     unsupported: Mutex<BTreeSet<&'static str>>,
     over_budget: AtomicU32,
     answered: AtomicBool,
+    /// Whether a prompt was missing already.
+    without_prompt: AtomicBool,
     /// Why it is not called any more.
     set_aside: OnceLock<String>,
 }
@@ -105,6 +107,7 @@ impl Supervised {
             unsupported: Mutex::default(),
             over_budget: AtomicU32::new(0),
             answered: AtomicBool::new(false),
+            without_prompt: AtomicBool::new(false),
             set_aside: OnceLock::new(),
         }
     }
@@ -226,6 +229,11 @@ impl Supervised {
     /// Whether `member` answered `Unsupported` before.
     pub(super) fn is_known_to_lack(&self, member: &str) -> bool {
         self.unsupported.lock().unwrap_or_else(PoisonError::into_inner).contains(member)
+    }
+
+    /// Whether this is the first prompt that was missing.
+    pub(super) fn is_first_without_prompt(&self) -> bool {
+        !self.without_prompt.swap(true, Ordering::Relaxed)
     }
 
     /// Whether it answered at all.

@@ -45,6 +45,9 @@ const IDLE: Duration = Duration::from_secs(10);
 /// How long both sides look again before they sleep.
 const LOOK_AGAIN: Duration = Duration::from_micros(20);
 
+/// How long a call waits for a free thread at the least, however short its deadline: the machine may be busy.
+const LEAST_WAIT: Duration = Duration::from_secs(1);
+
 /// How long a call that was told to stop gets to do so before its thread counts as lost.
 const GRACE: Duration = Duration::from_millis(100);
 
@@ -204,11 +207,15 @@ impl EngineThreads {
             }
             // No clock holds more than this.
             let far = Duration::from_secs(24 * 60 * 60 * 365);
-            let ends = grace.unwrap_or_else(|| begun.unwrap_or(asked) + limit.min(far));
+            let ends = grace.unwrap_or_else(|| match begun {
+                Some(begun) => begun + limit.min(far),
+                None => asked + limit.clamp(LEAST_WAIT, far),
+            });
             if now >= ends {
                 if phase == WAITING {
                     if ticket.moves(WAITING, LEFT) {
-                        let busy = format!("all {MAX_THREADS} threads of the engine were busy for {limit:?}");
+                        let waited = asked.elapsed().as_millis();
+                        let busy = format!("none of the engine's {MAX_THREADS} threads was free for {waited} ms");
                         return Fate::NotTheEngines(busy);
                     }
                 } else if grace.is_none() {

@@ -35,7 +35,7 @@ impl Tally {
         self.fallbacks += usize::from(point.fell_back);
         self.fitted += usize::from(report.fitted);
         if let Some(why) = &report.fallback {
-            *self.reasons.entry(why.clone()).or_default() += 1;
+            *self.reasons.entry(without_numbers(why)).or_default() += 1;
         }
         self.prefixes.extend(point.prefix);
         self.hits += point.hits;
@@ -92,6 +92,19 @@ fn spread(values: &[u64]) -> Spread {
     sorted.sort_unstable();
     let at = |percent| percentile(&sorted, percent);
     Spread { p50: at(50), p95: at(95), max: at(100), total: sorted.iter().sum() }
+}
+
+/// A reason without the numbers in it, by which the same failure differs from call to call.
+fn without_numbers(why: &str) -> String {
+    let mut out = String::with_capacity(why.len());
+    for c in why.chars() {
+        match (c.is_ascii_digit(), out.ends_with('…')) {
+            (true, true) => {}
+            (true, false) => out.push('…'),
+            (false, _) => out.push(c),
+        }
+    }
+    out
 }
 
 #[cfg(test)]
