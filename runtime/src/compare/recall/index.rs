@@ -11,11 +11,11 @@ use aho_corasick::{AhoCorasick, MatchKind};
 use context_engine_interface::Role;
 use context_engine_transcript::Message;
 
-use super::context::{Context, Numbered, Words, line_around, named};
+use super::context::{Context, Numbered, Words, line_around};
 use super::text::{is_word, normal, parts};
 use super::things::{self, Kind};
 
-/// A thing in more messages than this, and in more than [`EVERYWHERE_PERCENT`] of them, stands everywhere.
+/// A thing or a word in more messages than this, and in more than [`EVERYWHERE_PERCENT`] of them, stands everywhere.
 const EVERYWHERE: usize = 10;
 const EVERYWHERE_PERCENT: usize = 10;
 /// How much of a source line is shown.
@@ -51,10 +51,12 @@ pub(crate) struct Source {
     pub(crate) line: String,
 }
 
-/// Finds known things in texts.
+/// Finds known things in texts: those that replies rely on first, and behind them everything that looks like one.
 #[derive(Debug)]
 struct Finder {
     words: Words,
+    /// How many things replies rely on.
+    relied_on: u32,
     /// `None` when there is nothing to find.
     automaton: Option<AhoCorasick>,
 }
@@ -73,16 +75,13 @@ impl SessionIndex {
         let texts: Vec<Vec<String>> = messages.iter().map(|message| parts(message)).collect();
         let mut things: Vec<Thing> = Vec::new();
         let mut relied_on = collect(messages, &texts, &mut things);
-        let mut words = Words::default();
-        texts.iter().flatten().for_each(|text| words.learn(text));
-        let patterns = things.iter().map(|thing| thing.text.as_str());
-        let automaton = AhoCorasick::builder().match_kind(MatchKind::Standard).build(patterns).ok();
-        let finder = Finder { words, automaton: automaton.filter(|_| !things.is_empty()) };
+        let many = EVERYWHERE.max(messages.len() * EVERYWHERE_PERCENT / 100);
+        let finder = Finder::new(&texts, &things, many);
 
         let mut places: Vec<(usize, usize, u32, Range<usize>)> = Vec::new();
         for (at, part, text) in numbered_parts(&texts) {
             finder.each(text, |thing, range| {
-                let said_in = &mut things[thing as usize].said_in;
+                let Some(Thing { said_in, .. }) = things.get_mut(thing as usize) else { return };
                 if said_in.last() != Some(&(at as u32)) {
                     said_in.push(at as u32);
                 }
@@ -90,7 +89,6 @@ impl SessionIndex {
             });
         }
         let mut left_out: HashSet<u32> = HashSet::new();
-        let many = EVERYWHERE.max(messages.len() * EVERYWHERE_PERCENT / 100);
         left_out.extend((0..).zip(&things).filter(|(_, thing)| thing.said_in.len() > many).map(|(id, _)| id));
         if let Some(system) = system {
             finder.each(&normal(system), |thing, _| _ = left_out.insert(thing));
@@ -106,10 +104,9 @@ impl SessionIndex {
         for same_part in places.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
             let (message, part) = (same_part[0].0, same_part[0].1);
             let text = &texts[message][part];
-            let numbered = Numbered::read(text, &finder.words);
-            let named = named(text, &numbered);
+            let numbered = finder.read(text, |_, _| {});
             for (_, _, thing, range) in same_part {
-                let Some(context) = Context::of(text, &numbered, &named, range.clone()) else { continue };
+                let Some(context) = Context::of(text, &numbered, range.clone()) else { continue };
                 let sources = &mut things[*thing as usize].sources;
                 let mut of_message = sources.iter().rev().take_while(|source| source.message == message);
                 if !of_message.any(|source| source.context == context) {
@@ -146,11 +143,10 @@ impl SessionIndex {
         let mut holds = Holds::default();
         for text in texts {
             let mut ranges = Vec::new();
-            self.finder.each(text, |thing, range| ranges.push((thing, range)));
+            let numbered = self.finder.read(text, |thing, range| ranges.push((thing, range)));
             if ranges.is_empty() {
                 continue;
             }
-            let numbered = Numbered::read(text, &self.finder.words);
             let part = holds.parts.len() as u32;
             holds.found.extend(ranges.into_iter().map(|(thing, range)| (thing, part, numbered.touched(range))));
             holds.parts.push(numbered.into_numbers());
@@ -169,16 +165,45 @@ impl Thing {
 
 impl Holds {
     /// Whether the thing `id` stands here with the context of one of the sources.
-    pub(crate) fn carries(&self, id: u32, sources: &[Source], scratch: &mut Vec<u32>) -> bool {
+    pub(crate) fn carries(&self, id: u32, sources: &[Source]) -> bool {
         let first = self.found.partition_point(|(thing, ..)| *thing < id);
         self.found[first..].iter().take_while(|(thing, ..)| *thing == id).any(|(_, part, words)| {
             let part = &self.parts[*part as usize];
-            sources.iter().rev().any(|source| source.context.is_near(part, words.clone(), scratch))
+            sources.iter().rev().any(|source| source.context.is_near(part, words.clone()))
         })
     }
 }
 
 impl Finder {
+    /// Words in more than `many` messages count as common.
+    fn new(texts: &[Vec<String>], relied_on: &[Thing], many: usize) -> Finder {
+        let mut words = Words::default();
+        let mut patterns: Vec<&str> = relied_on.iter().map(|thing| thing.text.as_str()).collect();
+        let mut known: HashSet<&str> = patterns.iter().copied().collect();
+        for (at, _, text) in numbered_parts(texts) {
+            words.learn(at, text);
+            for line in text.split('\n') {
+                let found = things::find(line).into_iter().map(|found| &line[found.range]);
+                patterns.extend(found.filter(|thing| known.insert(thing)));
+            }
+        }
+        words.leave_out_common(many);
+        let automaton = AhoCorasick::builder().match_kind(MatchKind::Standard).build(&patterns).ok();
+        Finder { words, relied_on: relied_on.len() as u32, automaton: automaton.filter(|_| !relied_on.is_empty()) }
+    }
+
+    /// The words of a text, those of things silenced. Calls `found` for each place of a thing that replies rely on.
+    fn read(&self, text: &str, mut found: impl FnMut(u32, Range<usize>)) -> Numbered {
+        let mut numbered = Numbered::read(text, &self.words);
+        self.each(text, |thing, range| {
+            numbered.silence(range.clone());
+            if thing < self.relied_on {
+                found(thing, range);
+            }
+        });
+        numbered
+    }
+
     /// Calls `found` for each place where a thing stands that is no part of a longer word.
     fn each(&self, text: &str, mut found: impl FnMut(u32, Range<usize>)) {
         let Some(automaton) = &self.automaton else { return };

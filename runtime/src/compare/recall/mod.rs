@@ -16,6 +16,7 @@ pub(crate) mod things;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use context_engine_interface::Role;
 use context_engine_transcript::Message;
 
 pub(crate) use index::SessionIndex;
@@ -27,6 +28,9 @@ use crate::Prompt;
 const FORMS: usize = 4;
 
 /// Where a plain newest-first window starts: the newest messages that fit together, and no more.
+///
+/// The newest message, or the newest call with its results, is in it even if it does not fit: every engine has to send it, and
+/// the host cuts it for every engine alike. What it says is not from further back.
 #[derive(Debug)]
 pub(crate) struct Window {
     room: u64,
@@ -45,7 +49,8 @@ impl Window {
     pub(crate) fn start(&mut self, messages: &[Arc<Message>], end: usize) -> usize {
         self.tokens += messages.get(self.end..end).into_iter().flatten().map(|message| message.tokens).sum::<u64>();
         self.end = end;
-        while self.tokens > self.room && self.start < self.end {
+        let newest = messages[..end].iter().rposition(|message| message.role != Role::TOOL_RESULT).unwrap_or(0);
+        while self.tokens > self.room && self.start < newest {
             self.tokens -= messages[self.start].tokens;
             self.start += 1;
         }
@@ -63,7 +68,6 @@ pub(crate) struct Judge<'a> {
     /// What messages of earlier prompts hold, by id: a message is mostly sent again and again.
     seen: HashMap<String, Vec<Form>>,
     system: Option<(String, Arc<Holds>)>,
-    scratch: Vec<u32>,
 }
 
 /// What one prompt was judged to hold.
@@ -76,7 +80,7 @@ pub(crate) struct Judged<'a> {
 
 impl<'a> Judge<'a> {
     pub(crate) fn new(index: &'a SessionIndex) -> Judge<'a> {
-        Judge { index, seen: HashMap::new(), system: None, scratch: Vec::new() }
+        Judge { index, seen: HashMap::new(), system: None }
     }
 
     /// Judges the prompt for message `reply`, beyond a window that starts at message `window`.
@@ -92,7 +96,7 @@ impl<'a> Judge<'a> {
         judged.cases = cases.len();
         for (id, thing) in cases {
             let sources = thing.sources_before(window);
-            let carried = holds.iter().rev().any(|holds| holds.carries(id, sources, &mut self.scratch));
+            let carried = holds.iter().rev().any(|holds| holds.carries(id, sources));
             if let (false, Some(source)) = (carried, sources.last()) {
                 judged.misses.push((thing, source));
             }
