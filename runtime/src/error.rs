@@ -24,7 +24,7 @@ pub enum RuntimeError {
     /// The system prompt alone is over the budget.
     #[error(
         "the system prompt takes {system} of the {budget} tokens of the budget and leaves no room for messages; \
-         use a budget above {}", system + 1_000
+         use a budget that leaves some thousands beyond it"
     )]
     SystemPrompt {
         /// What the system prompt takes.

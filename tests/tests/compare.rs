@@ -209,3 +209,37 @@ fn a_recorded_session_of_the_folder_beside_the_project() {
         assert_eq!(cell["error"], Value::Null, "{cell}");
     }
 }
+
+#[test]
+fn a_recorded_session_is_never_replaced_by_the_report() {
+    let host = TestHost::new();
+    let session = host.root().join("session.jsonl");
+    let recorded = fs::read(workspace().join("cli/demo/session.jsonl")).expect("the demo");
+    fs::write(&session, &recorded).expect("written");
+    let path = session.to_str().expect("text");
+    // The file for the report was forgotten.
+    let ran = host.run(["compare", "--engines", "legacy", "--budget", "8k", "--html", path, path]);
+    assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{}", ran.err);
+    assert!(ran.err.contains("it exists and is no report; name another file"), "{}", ran.err);
+    assert_eq!(fs::read(&session).expect("there"), recorded);
+
+    let page = host.root().join("report.html");
+    for _ in 0..2 {
+        let page = page.to_str().expect("text");
+        let ran = host.run(["compare", "--engines", "legacy", "--budget", "8k", "--html", page, path]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+    }
+    assert!(fs::read_to_string(&page).expect("a page").starts_with("<!doctype html>"));
+}
+
+#[test]
+fn one_file_by_two_paths_is_no_more_evidence_than_by_one() {
+    let host = TestHost::new();
+    let session = workspace().join("cli/demo/session.jsonl");
+    let path = session.to_str().expect("text");
+    let once = host.run(["compare", "--engines", "legacy", "--budget", "8k", "--json", path]);
+    let twice = host.run(["compare", "--engines", "legacy", "--budget", "8k", "--json", path, path]);
+    assert!(twice.err.contains("it was given before"), "{}", twice.err);
+    assert_eq!(once.json()["pooled"][0]["measures"]["recall"], twice.json()["pooled"][0]["measures"]["recall"]);
+    assert_eq!(twice.json()["sessions"].as_array().map(Vec::len), Some(1));
+}

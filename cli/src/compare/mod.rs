@@ -13,7 +13,10 @@ mod verdict;
 pub(crate) use args::CompareArgs;
 
 use std::fs;
+use std::io::{self, Read, Seek, Write};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use context_engine_loader::{EngineHandle, LoaderError};
 use context_engine_runtime::compare::{CompareOptions, CompareReport, SessionToCompare, calls, compare};
@@ -25,7 +28,41 @@ use crate::output::{self, json_line, note};
 use crate::replay::choose;
 use crate::setup::Host;
 
+/// How a page of ours begins: what may be replaced.
+const PAGE_START: &[u8] = b"<!doctype html>";
+
+/// Age at which a folder that an interrupted comparison left behind is removed.
+const STALE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Opens the file for the report, before the work is done. One that exists is only replaced when it is a page: FILE may
+/// have been forgotten, and the next word on the command line is a recorded session.
+fn page(path: &Path) -> Result<fs::File, CliError> {
+    let failed = |source| CliError::File { path: path.to_owned(), doing: "opening the report to write it", source };
+    let mut file =
+        fs::File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
+    let mut start = Vec::new();
+    Read::by_ref(&mut file).take(PAGE_START.len() as u64).read_to_end(&mut start).map_err(failed)?;
+    if start.is_empty() || start.eq_ignore_ascii_case(PAGE_START) {
+        return Ok(file);
+    }
+    let reason = "it exists and is no report; name another file";
+    Err(failed(io::Error::new(io::ErrorKind::AlreadyExists, reason)))
+}
+
+/// Removes what comparisons left behind that were interrupted long ago.
+fn clear_up(state: &Path) {
+    for entry in fs::read_dir(state).into_iter().flatten().flatten() {
+        let is_ours = entry.file_name().to_string_lossy().starts_with("compare-");
+        let age = entry.metadata().and_then(|meta| meta.modified()).ok().and_then(|at| at.elapsed().ok());
+        if is_ours && age.is_some_and(|age| age > STALE) {
+            // Another time, then.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 pub(crate) fn run(args: &CompareArgs) -> Result<Outcome, CliError> {
+    let html = args.html.as_deref().map(page).transpose()?;
     let host = Host::new(&args.directories)?;
     let engines =
         args.engines.iter().map(|id| choose(&host, Some(id)).map(str::to_owned)).collect::<Result<Vec<_>, _>>()?;
@@ -38,9 +75,11 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Outcome, CliError> {
         jobs: args.jobs.or_else(|| std::thread::available_parallelism().ok()).map_or(1, usize::from),
     };
     let report = play(&host, &sessions, &options)?;
-    if let Some(path) = &args.html {
+    if let (Some(path), Some(mut file)) = (&args.html, html) {
         let failed = |source| CliError::File { path: path.clone(), doing: "writing the report", source };
-        fs::write(path, html::render(&report)).map_err(failed)?;
+        let page = html::render(&report);
+        let written = file.rewind().and_then(|()| file.set_len(0)).and_then(|()| file.write_all(page.as_bytes()));
+        written.map_err(failed)?;
         note(format_args!("{}: written; open it in a browser", path.display()));
     }
     if args.json {
@@ -55,6 +94,7 @@ fn play(host: &Host, sessions: &[SessionToCompare], options: &CompareOptions) ->
     let state = host.home.state();
     let failed = |source| CliError::File { path: state.clone(), doing: "making a folder for the comparison", source };
     fs::create_dir_all(&state).map_err(failed)?;
+    clear_up(&state);
     let folder = tempfile::Builder::new().prefix("compare-").tempdir_in(&state).map_err(failed)?;
     let opened = AtomicUsize::new(0);
     let open = |id: &str, counter: TokenCounter| -> Result<EngineHandle, LoaderError> {

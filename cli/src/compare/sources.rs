@@ -3,6 +3,7 @@
 //! Decision: a file that was named must be a session; in a folder, what is none is said and left out, because folders of
 //! agents hold other things, too.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -16,12 +17,23 @@ use crate::replay::describe;
 /// Reads the sessions and counts their tokens, for `model` or for the one each was recorded with.
 pub(crate) fn read(paths: &[PathBuf], model: Option<&str>) -> Result<Vec<SessionToCompare>, CliError> {
     let mut found = Vec::new();
+    let mut seen = HashSet::new();
+    // One file by two paths is one file: counted twice, its cases would pass for evidence.
+    let mut is_new = |path: &Path| {
+        let new = fs::canonicalize(path).map_or(true, |real| seen.insert(real));
+        if !new {
+            note(format_args!("left out: {}: it was given before", path.display()));
+        }
+        new
+    };
     for path in paths {
         if !path.is_dir() {
-            found.extend(of_file(path, model)?);
+            if is_new(path) {
+                found.extend(of_file(path, model)?);
+            }
             continue;
         }
-        for file in files(path)? {
+        for file in files(path)?.into_iter().filter(|file| is_new(file)) {
             match of_file(&file, model) {
                 Ok(sessions) => found.extend(sessions),
                 Err(CliError::Transcript(error)) => note(format_args!("left out: {error}")),

@@ -67,7 +67,8 @@ impl<'a> Played<'a> {
                 let reply = report.history_messages;
                 let common = before.as_ref().map(|before| before.common(prompt));
                 before = Some(Sent::of(prompt));
-                let judged = judge.judge(prompt, reply, window.start(&self.messages, reply));
+                let its_own = report.served_by == asked_for;
+                let judged = judge.judge(prompt, its_own, reply, window.start(&self.messages, reply));
                 let point = CallPoint {
                     turn: report.turn,
                     call: report.call,
@@ -75,7 +76,7 @@ impl<'a> Played<'a> {
                     sent_tokens: report.sent_tokens,
                     prefix: common.map(|common| common as f64 / report.sent_tokens.max(1) as f64),
                     compacted: report.compacted,
-                    fell_back: report.served_by != asked_for,
+                    fell_back: !its_own,
                     cases: judged.cases,
                     hits: judged.cases - judged.misses.len(),
                 };

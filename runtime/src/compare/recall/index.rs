@@ -13,7 +13,7 @@ use context_engine_transcript::Message;
 
 use super::context::{Context, Numbered, Words, line_around};
 use super::text::{is_word, normal, parts};
-use super::things::{self, Kind};
+use super::things::{self, Kind, is_cjk};
 
 /// A thing or a word in more messages than this, and in more than [`EVERYWHERE_PERCENT`] of them, stands everywhere.
 const EVERYWHERE: usize = 10;
@@ -209,7 +209,9 @@ impl Finder {
         let Some(automaton) = &self.automaton else { return };
         let goes_through = |at: usize| {
             let (before, behind) = text.split_at(at);
-            before.chars().next_back().is_some_and(is_word) && behind.chars().next().is_some_and(is_word)
+            // In scripts without spaces each character is a word of its own.
+            let in_word = |c: char| is_word(c) && !is_cjk(c);
+            before.chars().next_back().is_some_and(in_word) && behind.chars().next().is_some_and(in_word)
         };
         for place in automaton.find_overlapping_iter(text) {
             let (start, end) = (place.start(), place.end());

@@ -83,16 +83,20 @@ impl<'a> Judge<'a> {
         Judge { index, seen: HashMap::new(), system: None }
     }
 
-    /// Judges the prompt for message `reply`, beyond a window that starts at message `window`.
-    pub(crate) fn judge(&mut self, prompt: &Prompt, reply: usize, window: usize) -> Judged<'a> {
+    /// Judges the prompt for message `reply`, beyond a window that starts at message `window`. A prompt that is not
+    /// `its_own`, because another engine made it, holds nothing of what this one was asked for.
+    pub(crate) fn judge(&mut self, prompt: &Prompt, its_own: bool, reply: usize, window: usize) -> Judged<'a> {
         let index = self.index;
         let mut judged = Judged::default();
         let cases: Vec<(u32, &Thing)> = index.cases(reply, window).collect();
         if cases.is_empty() {
             return judged;
         }
-        let mut holds: Vec<Arc<Holds>> = prompt.assembled.messages.iter().map(|message| self.read(message)).collect();
-        holds.extend(prompt.system.as_deref().map(|system| self.read_system(system)));
+        let mut holds: Vec<Arc<Holds>> = Vec::new();
+        if its_own {
+            holds.extend(prompt.assembled.messages.iter().map(|message| self.read(message)));
+            holds.extend(prompt.system.as_deref().map(|system| self.read_system(system)));
+        }
         judged.cases = cases.len();
         for (id, thing) in cases {
             let sources = thing.sources_before(window);
