@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use context_engine_loader::quarantine::Record;
 use context_engine_loader::{LEGACY, LoaderError, OnFailure, Origin, Plugin, Step, on_one_line};
+use context_engine_runtime::Config;
 use serde_json::{Value, json};
 
 use crate::Outcome;
@@ -46,6 +47,13 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
         line(format_args!("home      {}", host.home.root().display()))?;
         let exists = if host.home.config().exists() { "" } else { "  (does not exist: every key is at its default)" };
         line(format_args!("config    {}{exists}", host.home.config().display()))?;
+        for (place, meant) in Config::misspelt(&host.home.config()) {
+            line(format_args!("            {place} is no key that is read; did you mean {meant}?"))?;
+        }
+        let ids: Vec<&str> = checked.iter().filter_map(Checked::id).collect();
+        for id in host.config.plugins.entries.keys().filter(|id| !ids.contains(&id.as_str())) {
+            line(format_args!("            plugins.entries.{id}: no plugin has this id"))?;
+        }
         for directory in &host.directories {
             let remark = match directory.origin {
                 _ if !directory.path.exists() => "  (does not exist: holds no plugins)",
@@ -143,6 +151,13 @@ fn story(record: &Record) -> String {
 }
 
 impl Checked {
+    fn id(&self) -> Option<&str> {
+        match self {
+            Checked::Refused(error) => error.engine.as_deref(),
+            Checked::Read(read) => Some(&read.plugin.info().id),
+        }
+    }
+
     fn is_finding(&self) -> bool {
         match self {
             Checked::Refused(error) => is_finding(&Err(error.clone())),

@@ -140,6 +140,17 @@ impl Config {
         Ok(config)
     }
 
+    /// Keys of `path` that look like one that is read and are none: a slip of the keyboard, which is otherwise left alone
+    /// like every key of other tools. Each with its place and the key that was meant.
+    pub fn misspelt(path: &Path) -> Vec<(String, &'static str)> {
+        let mut found = Vec::new();
+        let value = read_text(path, MAX_CONFIG).ok().and_then(|text| json5::from_str::<Value>(&text).ok());
+        if let Some(value) = value {
+            look_for_slips(&value, "", "", &mut found);
+        }
+        found
+    }
+
     /// How long the engine `id` may take.
     ///
     /// # Errors
@@ -170,6 +181,40 @@ impl Config {
             deny: plugins.deny.clone(),
             disabled: off.map(|(id, _)| id.clone()).collect(),
             pins: pinned.collect(),
+        }
+    }
+}
+
+/// The keys that are read, by place; `*` is any key.
+const KEYS: [(&str, &[&str]); 8] = [
+    ("", &["plugins", "agents"]),
+    ("plugins.", &["enabled", "allow", "deny", "slots", "contextEnginePolicy", "load", "entries"]),
+    ("plugins.slots.", &["contextEngine"]),
+    ("plugins.load.", &["paths"]),
+    ("plugins.entries.*.", &["enabled", "pin", "config", "timeoutsMs"]),
+    ("agents.", &["defaults"]),
+    ("agents.defaults.", &["compaction"]),
+    ("agents.defaults.compaction.", &["keepRecentTokens", "timeoutSeconds"]),
+];
+
+/// How far a key may be from one that is read to be taken for it.
+const SLIP: usize = 2;
+
+/// Looks through the object at `place`, which stands in `KEYS` as `pattern`.
+fn look_for_slips(value: &Value, place: &str, pattern: &str, found: &mut Vec<(String, &'static str)>) {
+    let Value::Object(map) = value else { return };
+    let known = KEYS.iter().find(|(of, _)| *of == pattern).map(|(_, keys)| *keys);
+    for (key, value) in map {
+        match known {
+            Some(keys) if !keys.contains(&key.as_str()) => {
+                let near = |meant: &&&str| strsim::damerau_levenshtein(meant, key) <= SLIP;
+                found.extend(keys.iter().find(near).map(|meant| (format!("{place}{key}"), *meant)));
+            }
+            // Below `entries` stand ids, and below those that are known only what is the engine's own.
+            _ => {
+                let step = if pattern == "plugins.entries." { "*" } else { key.as_str() };
+                look_for_slips(value, &format!("{place}{key}."), &format!("{pattern}{step}."), found);
+            }
         }
     }
 }
@@ -236,6 +281,22 @@ mod tests {
     fn the_pin_of_an_entry_is_read() {
         let policy = config("{plugins: {entries: {a: {pin: 'sha256:00'}, b: {}}}}").trust_policy();
         assert_eq!(policy.pins, BTreeMap::from([("a".to_owned(), "sha256:00".to_owned())]));
+    }
+
+    #[test]
+    fn a_slip_is_found_and_keys_of_others_are_left_alone() {
+        let slips = |text: &str| {
+            let mut found = Vec::new();
+            look_for_slips(&json5::from_str(text).expect("JSON5"), "", "", &mut found);
+            found.into_iter().map(|(place, meant)| format!("{place} → {meant}")).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            slips(
+                "{plugin: {}, gateway: {slot: 1}, plugins: {slot: {}, entries: {a: {timeoutMs: {}, config: {pins: 1}}}}}"
+            ),
+            ["plugin → plugins", "plugins.slot → slots", "plugins.entries.a.timeoutMs → timeoutsMs"]
+        );
+        assert_eq!(slips(include_str!("../../cli/config.template.json5")), Vec::<String>::new());
     }
 
     #[test]
