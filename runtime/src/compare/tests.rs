@@ -78,6 +78,18 @@ fn is_one_of_three(id: &str) -> bool {
 
 /// The identifiers of all older messages as a bare list, in the order in which they were said, and half a window.
 fn list_of_identifiers(messages: Messages<'_>, budget: u64) -> Assembly {
+    list(messages, budget, said)
+}
+
+/// The same made by somebody who reads tool calls as the JSON they are recorded in: quotes are paired wrongly there, so
+/// pieces of lines come along as if they were quoted.
+fn list_from_raw_json(messages: Messages<'_>, budget: u64) -> Assembly {
+    list(messages, budget, |block| block.lines().map(str::to_owned).collect())
+}
+
+type Read = fn(&str) -> Vec<String>;
+
+fn list(messages: Messages<'_>, budget: u64, read: Read) -> Assembly {
     let counter = TokenCounter::for_model(None);
     let mut left = budget / 2;
     let mut start = messages.len();
@@ -89,7 +101,7 @@ fn list_of_identifiers(messages: Messages<'_>, budget: u64) -> Assembly {
     let newest = messages.groups_rev().next().map_or(0, |group| group.range.start);
     let start = start.min(newest);
     let mut seen = BTreeSet::new();
-    let mut list: Vec<String> = messages.iter().take(start).flat_map(|message| identifiers(message)).collect();
+    let mut list: Vec<String> = messages.iter().take(start).flat_map(|message| identifiers(message, read)).collect();
     list.retain(|thing| seen.insert(thing.clone()));
     // The newest of them, should they be too many.
     let mut text = list.join("\n");
@@ -106,17 +118,17 @@ fn list_of_identifiers(messages: Messages<'_>, budget: u64) -> Assembly {
 }
 
 /// What a message names. Remembered by its text: without optimisation, finding it again for every prompt takes minutes.
-fn identifiers(message: &MessageView<'_>) -> Vec<String> {
-    static KNOWN: Mutex<BTreeMap<String, Vec<String>>> = Mutex::new(BTreeMap::new());
+fn identifiers(message: &MessageView<'_>, read: Read) -> Vec<String> {
+    static KNOWN: Mutex<BTreeMap<(usize, String), Vec<String>>> = Mutex::new(BTreeMap::new());
     let texts: Vec<&str> = message.blocks.iter().map(|block| block.text.as_str()).collect();
-    let text = texts.join("\n");
+    let text = (read as usize, texts.join("\n"));
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(found) = known.get(&text) {
         return found.clone();
     }
     let of_line =
         |line: &str| things::find(line).into_iter().map(|found| line[found.range].to_owned()).collect::<Vec<_>>();
-    let found: Vec<String> = texts.iter().flat_map(|text| said(text)).flat_map(|text| of_line(&text)).collect();
+    let found: Vec<String> = texts.iter().flat_map(|text| read(text)).flat_map(|text| of_line(&text)).collect();
     known.insert(text, found.clone());
     found
 }
@@ -143,12 +155,13 @@ fn keep(range: std::ops::Range<usize>) -> Assembly {
     plan
 }
 
-const ENGINES: [(&str, Plan); 6] = [
+const ENGINES: [(&str, Plan); 7] = [
     ("whole", whole),
     ("newest", newest),
     ("first-and-newest", first_and_newest),
     ("three-of-ten", three_of_ten),
     ("list-of-identifiers", list_of_identifiers),
+    ("list-from-raw-json", list_from_raw_json),
     ("may-overflow", may_overflow),
 ];
 
@@ -298,6 +311,13 @@ fn a_bare_list_of_all_older_identifiers_scores_nothing() {
         assert_eq!(recall.hits, 0, "{recall:?}");
         assert_eq!(cell.measures.fallbacks, 0, "{:?}", cell.measures.reasons);
     }
+}
+
+#[test]
+fn a_cruder_list_scores_next_to_nothing() {
+    let report = compared(&[demo()], &["list-from-raw-json"], &[8_000], 2);
+    let recall = report.cells[0].measures.recall;
+    assert!(recall.cases >= 100 && recall.hits * 50 <= recall.cases, "{recall:?}");
 }
 
 #[test]
