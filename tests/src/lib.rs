@@ -19,6 +19,7 @@
 pub mod boundary;
 pub mod build;
 pub mod changed;
+pub mod faulty;
 pub mod host;
 #[cfg(target_os = "linux")]
 pub mod probe;
