@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -72,13 +72,12 @@ fn after_a_crash_the_next_start_names_the_engine_and_legacy_answers() {
 }
 
 /// In the environment of a host of its own, its home.
+#[cfg(target_os = "linux")]
 const HOME: &str = "CONTEXT_ENGINE_TEST_HOME";
 
-/// The engine is used and released, and the host goes on.
-#[test]
-#[ignore = "started by another test"]
-fn the_host_that_outlives_the_engines_threads() {
-    let Some(root) = std::env::var_os(HOME).map(PathBuf::from) else { return };
+/// A host in which the engine is used and released, and which goes on.
+#[cfg(target_os = "linux")]
+fn outlive_the_engines_threads(root: &Path) {
     let text = fs::read_to_string(root.join("config.json5")).expect("a configuration");
     let config: Value = serde_json::from_str(&text).expect("JSON");
     let loader = Loader::new(LoaderOptions {
@@ -99,6 +98,10 @@ fn the_host_that_outlives_the_engines_threads() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_crash_outside_of_the_calls_is_the_engines_as_well_where_it_is_proven() {
+    // This test, started again by itself.
+    if let Some(root) = std::env::var_os(HOME) {
+        return outlive_the_engines_threads(Path::new(&root));
+    }
     for (place, fault, says) in [
         ("thread_end", "panic", "SIGABRT at the end of a thread"),
         ("thread_end", "segfault", "SIGSEGV at the end of a thread"),
@@ -108,7 +111,7 @@ fn a_crash_outside_of_the_calls_is_the_engines_as_well_where_it_is_proven() {
         let host = home(&json!({ "faults": { place: fault }, "after": 1 }));
         let own = std::env::current_exe().expect("this program has a path");
         let ended = Command::new(own)
-            .args(["--exact", "the_host_that_outlives_the_engines_threads", "--ignored"])
+            .args(["--exact", "a_crash_outside_of_the_calls_is_the_engines_as_well_where_it_is_proven"])
             .env(HOME, host.root())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

@@ -185,16 +185,13 @@ fn what_an_engine_printed_last_is_told_on_one_line() {
 #[test]
 fn a_plan_no_host_can_follow_is_a_wrong_answer() {
     let probe = Probe::of("liar");
-    let rule = "indices ascend and stay inside the history";
+    let rule = "indices ascend and never overlap";
     for (plan, reason) in [
-        ("overlap", format!("step 1 of its plan takes messages 1 to 2, expected some from 2 to 3; {rule}")),
-        ("past the end", format!("step 0 of its plan takes messages 3 to 4, expected some from 0 to 3; {rule}")),
-        (
-            "length wraps",
-            format!("step 0 of its plan takes messages 1 to 4294967296, expected some from 0 to 3; {rule}"),
-        ),
-        ("replaces twice", format!("step 1 of its plan takes messages 0 to 1, expected some from 1 to 3; {rule}")),
-        ("unknown step", "step 1 of its plan has kind 99, which nobody knows".to_owned()),
+        ("overlap", format!("step 1 of the plan takes message 1, expected one from 2 to 2: {rule}")),
+        ("past the end", format!("step 0 of the plan takes message 3, expected one from 0 to 2: {rule}")),
+        ("length wraps", "step 0 of the plan keeps 4294967295 messages from 1, the history has 3".to_owned()),
+        ("replaces twice", format!("step 1 of the plan takes message 0, expected one from 1 to 2: {rule}")),
+        ("unknown step", "step 1 of the plan has kind 99, which this host does not know".to_owned()),
     ] {
         let failure = probe.fails(&json!({ "plan": plan }), true);
         assert_eq!(failure, format!("its `assemble` answers wrongly: {reason}"), "{plan}");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use context_engine_interface::{
     AssembleParamsFields, Assembly, CallContext, CallServices, ContextEngine, DisposeParamsFields, EngineContextFields,
-    EngineError, EngineHost, ErrorCode, HostServices, LogLevel, RemoteEngine, SegmentKind, ViewChunks,
+    EngineError, EngineHost, ErrorCode, HostServices, LogLevel, RemoteEngine, ViewChunks,
 };
 use context_engine_transcript::Message;
 use serde_json::{Map, Value};
@@ -19,6 +19,7 @@ use super::failure::{ProbeFailure, ProbeStep};
 use super::{Request, Verdict};
 use crate::error::Problem;
 use crate::open;
+use crate::supervise::takes;
 use crate::text::on_one_line;
 
 /// What the messages may cost: far more than they do.
@@ -201,21 +202,10 @@ fn refusal(problem: Problem) -> ProbeFailure {
 /// Refuses a plan whose steps are none, or take messages twice or that do not exist.
 fn in_order(plan: &Assembly, known: u64) -> Result<(), String> {
     let mut next = 0;
-    for (number, segment) in plan.segments.iter().enumerate() {
-        let (start, len) = (u64::from(segment.start), u64::from(segment.len));
-        match segment.kind {
-            SegmentKind::INSERT => continue,
-            SegmentKind::KEEP | SegmentKind::REPLACE => {}
-            SegmentKind(kind) => return Err(format!("step {number} of its plan has kind {kind}, which nobody knows")),
+    for (step, segment) in plan.segments.iter().enumerate() {
+        if let Some(taken) = takes(step, segment, next, known).map_err(|error| error.to_string())? {
+            next = taken.end;
         }
-        let end = if segment.kind == SegmentKind::KEEP { start + len } else { start + 1 };
-        if start < next || end > known {
-            return Err(format!(
-                "step {number} of its plan takes messages {start} to {end}, expected some from {next} to {known}; \
-                 indices ascend and stay inside the history"
-            ));
-        }
-        next = end;
     }
     Ok(())
 }

@@ -80,28 +80,23 @@ impl EngineHandle {
             Err(Refused { error, .. }) if on_failure == OnFailure::Stop => return Err(error),
             Err(refused) => refused.seat(),
         };
-        let shared = Shared {
-            legacy: Arc::new(legacy),
-            seat: RwLock::new(seat),
-            quarantine,
-            on_failure,
-            host,
-            opener: Some(opener),
-        };
-        Ok(EngineHandle { shared: Arc::new(shared) })
+        Ok(EngineHandle::seated(seat, legacy, (quarantine, host, on_failure), Some(opener)))
+    }
+
+    fn seated(
+        seat: Seat,
+        legacy: Supervised,
+        (quarantine, host, on_failure): (Quarantine, HostProfile, OnFailure),
+        opener: Option<Opener>,
+    ) -> EngineHandle {
+        let (legacy, seat) = (Arc::new(legacy), RwLock::new(seat));
+        EngineHandle { shared: Arc::new(Shared { legacy, seat, quarantine, on_failure, host, opener }) }
     }
 
     /// A handle on the built-in engine.
     pub(crate) fn legacy(legacy: Supervised, quarantine: Quarantine, host: HostProfile) -> EngineHandle {
-        let shared = Shared {
-            legacy: Arc::new(legacy),
-            seat: RwLock::new(Seat::Legacy { why: None, held_by: None }),
-            quarantine,
-            on_failure: OnFailure::Legacy,
-            host,
-            opener: None,
-        };
-        EngineHandle { shared: Arc::new(shared) }
+        let seat = Seat::Legacy { why: None, held_by: None };
+        EngineHandle::seated(seat, legacy, (quarantine, host, OnFailure::Legacy), None)
     }
 
     /// A handle on a linked engine.
@@ -110,15 +105,8 @@ impl EngineHandle {
         legacy: Supervised,
         (quarantine, host): (Quarantine, HostProfile),
     ) -> EngineHandle {
-        let shared = Shared {
-            legacy: Arc::new(legacy),
-            seat: RwLock::new(Seat::Taken(Arc::new(engine))),
-            quarantine,
-            on_failure: OnFailure::Legacy,
-            host,
-            opener: None,
-        };
-        EngineHandle { shared: Arc::new(shared) }
+        let seat = Seat::Taken(Arc::new(engine));
+        EngineHandle::seated(seat, legacy, (quarantine, host, OnFailure::Legacy), None)
     }
 
     /// What answers calls now.

@@ -53,6 +53,7 @@ pub use threads::{MAX_LOST, MAX_THREADS};
 pub(crate) use handle::{Opener, Refused};
 pub(crate) use host_params::HostParamPolicy;
 pub(crate) use lease::Lease;
+pub(crate) use plan::takes;
 pub(crate) use supervised::{Plugged, Supervised};
 pub(crate) use threads::{EngineThreads, Fate, Lost};
 pub(crate) use ticket::Engine;

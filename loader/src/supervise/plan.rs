@@ -1,5 +1,6 @@
 //! From an engine's plan to messages, checked before it is believed.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use context_engine_interface::{Assembly, MessageFlags, Segment, SegmentKind};
@@ -11,7 +12,7 @@ use super::PreparedHistory;
 
 /// Why a plan is not believed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum PlanError {
+pub(crate) enum PlanError {
     #[error("step {step} of the plan has kind {kind}, which this host does not know")]
     Kind { step: usize, kind: u32 },
     #[error(
@@ -61,40 +62,46 @@ pub(super) struct Applied {
     pub(super) summarised: usize,
 }
 
+/// The messages of a history of `known` that step `step` takes, when `next` is the first that no step before has taken;
+/// `None` for one that takes none. The one rule of order: who applies a plan and who only probes an engine ask the same.
+pub(crate) fn takes(step: usize, segment: &Segment, next: u64, known: u64) -> Result<Option<Range<u64>>, PlanError> {
+    let (start, len) = (u64::from(segment.start), u64::from(segment.len));
+    let end = match segment.kind {
+        SegmentKind::INSERT => return Ok(None),
+        SegmentKind::KEEP => start + len,
+        SegmentKind::REPLACE => start + 1,
+        SegmentKind(kind) => return Err(PlanError::Kind { step, kind }),
+    };
+    if start < next || start >= known {
+        return Err(PlanError::Order { step, start, next, last: known.saturating_sub(1) });
+    }
+    if end > known { Err(PlanError::Range { step, start, len, known }) } else { Ok(Some(start..end)) }
+}
+
 /// The messages `plan` makes of `history`.
 pub(super) fn apply(plan: &Assembly, history: &PreparedHistory) -> Result<Applied, PlanError> {
     let known = history.len() as u64;
     let mut applied = Applied::default();
     let mut next = 0;
     for (step, segment) in plan.segments.iter().enumerate() {
-        let (start, len) = (u64::from(segment.start), u64::from(segment.len));
-        match segment.kind {
-            SegmentKind::INSERT => {
-                applied.inserted += 1;
-                applied.summarised += segment.source_ids.len();
-                let id = format!("inserted-{}", applied.inserted);
-                applied.messages.push(message(step, id, segment)?);
-                continue;
-            }
-            SegmentKind::KEEP | SegmentKind::REPLACE => {}
-            SegmentKind(kind) => return Err(PlanError::Kind { step, kind }),
-        }
-        let first = history.get(start as usize).filter(|_| start >= next);
-        let Some(first) = first else {
-            return Err(PlanError::Order { step, start, next, last: known.saturating_sub(1) });
+        let Some(taken) = takes(step, segment, next, known)? else {
+            applied.inserted += 1;
+            applied.summarised += segment.source_ids.len();
+            let id = format!("inserted-{}", applied.inserted);
+            applied.messages.push(message(step, id, segment)?);
+            continue;
         };
+        next = taken.end;
+        let taken = history.range(taken.start as usize..taken.end as usize);
         if segment.kind == SegmentKind::REPLACE {
-            applied.messages.push(message(step, first.id.clone(), segment)?);
+            let replaced = taken.map(|message| message.id.clone()).next().unwrap_or_default();
+            applied.messages.push(message(step, replaced, segment)?);
             applied.replaced += 1;
-            next = start + 1;
             continue;
         }
-        if start + len > known {
-            return Err(PlanError::Range { step, start, len, known });
-        }
-        next = start + len;
-        applied.messages.extend(history.range(start as usize..next as usize).cloned());
-        applied.kept += len as usize;
+        let before = applied.messages.len();
+        applied.messages.extend(taken.cloned());
+        applied.kept += applied.messages.len() - before;
     }
     if applied.messages.is_empty() && !history.is_empty() {
         return Err(PlanError::Empty { known: history.len() });
