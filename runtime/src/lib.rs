@@ -10,6 +10,7 @@ pub mod config;
 mod error;
 mod history;
 mod home;
+pub mod model;
 mod model_call;
 pub mod replay;
 mod scratch;
