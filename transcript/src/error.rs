@@ -63,4 +63,22 @@ pub enum TranscriptError {
         /// One-based column, in bytes.
         column: usize,
     },
+    /// Somebody else writes the session.
+    #[error("{}: the session is in use by {owner}; close it there, or wait", path.display())]
+    Locked {
+        /// The session file.
+        path: PathBuf,
+        /// Program and process, as far as they are known.
+        owner: String,
+    },
+    /// It cannot be made sure that nobody else writes the session.
+    #[error("{}: taking the session's lock: {source}; {to_do}", path.display())]
+    Lock {
+        /// The lock file.
+        path: PathBuf,
+        /// What the operating system said, or what stands in its place.
+        source: std::io::Error,
+        /// What to do.
+        to_do: &'static str,
+    },
 }

@@ -13,6 +13,7 @@ pub mod import;
 pub mod message;
 mod pictures;
 mod session;
+pub mod store;
 mod time;
 pub mod tokens;
 mod views;
