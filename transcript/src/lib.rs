@@ -1,5 +1,5 @@
 //! Session transcripts: messages and their blocks, importers for what agents leave on disk, a writer of OpenClaw's
-//! session files, token counts.
+//! session files, the store a live session is kept in, token counts.
 //!
 //! Decision: every recorded format is turned into OpenClaw's entries and message shape once, at the door; what is behind
 //! it knows one model. What the model has no place for is kept in the message's own JSON, and counted.
@@ -13,6 +13,7 @@ pub mod import;
 pub mod message;
 mod pictures;
 mod session;
+pub mod store;
 mod time;
 pub mod tokens;
 mod views;
