@@ -5,6 +5,7 @@
 //! it knows one model. What the model has no place for is kept in the message's own JSON, and counted.
 #![forbid(unsafe_code)]
 
+mod branch;
 pub mod content;
 mod counts;
 mod entry;
