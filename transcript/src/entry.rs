@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use crate::Message;
 use crate::time::parse_iso_ms;
+use crate::{Message, branch};
 
 /// When an entry was written, as its source recorded it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -116,6 +116,13 @@ impl Entry {
             EntryPayload::Compaction { message, .. } => Some(message),
             _ => None,
         }
+    }
+
+    /// Whether more of the rewrite that wrote this entry again was to come: see [`branch::REWRITE_CONTINUES`].
+    pub(crate) fn rewrite_continues(&self) -> bool {
+        // Almost no entry bears the word at all.
+        self.raw.contains(branch::REWRITE_CONTINUES)
+            && serde_json::from_str(&self.raw).is_ok_and(|map| branch::continues(&map))
     }
 
     pub(crate) fn message_mut(&mut self) -> Option<&mut Arc<Message>> {

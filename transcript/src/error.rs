@@ -63,12 +63,12 @@ pub enum TranscriptError {
         /// One-based column, in bytes.
         column: usize,
     },
-    /// Somebody else writes the session.
+    /// The session is open elsewhere.
     #[error("{}: the session is in use by {owner}; close it there, or wait", path.display())]
     Locked {
         /// The session file.
         path: PathBuf,
-        /// Program and process, as far as they are known.
+        /// Who has it.
         owner: String,
     },
     /// It cannot be made sure that nobody else writes the session.
@@ -80,5 +80,87 @@ pub enum TranscriptError {
         source: std::io::Error,
         /// What to do.
         to_do: &'static str,
+    },
+    /// A session that is to be made is there already.
+    #[error("{}: making the session: expected no file of this name, found one; open it, or choose another name", path.display())]
+    Exists {
+        /// The session file.
+        path: PathBuf,
+    },
+    /// The file is of a version the store does not write.
+    #[error(
+        "{}: opening the session: expected version 3 of the session format, found version {version}; \
+         bring it to version 3 first: `context-engine sessions import`", path.display()
+    )]
+    Version {
+        /// The session file.
+        path: PathBuf,
+        /// The version of its header; 1 for a file whose entries have no ids.
+        version: u64,
+    },
+    /// The file is no session file of one session.
+    #[error(
+        "{}: opening the session: expected the JSON lines of one session (OpenClaw's format, version 3), found {found}; \
+         make one of it first: `context-engine sessions import`", path.display()
+    )]
+    NotASession {
+        /// The file.
+        path: PathBuf,
+        /// What it holds.
+        found: String,
+    },
+    /// Something could not be written.
+    #[error("{}: {doing}: {source}; {left}", path.display())]
+    Write {
+        /// The file, folder or session file.
+        path: PathBuf,
+        /// What was being done.
+        doing: &'static str,
+        /// What became of it, and what to do.
+        left: &'static str,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// Another program changed the file in a way that an append cannot follow.
+    #[error(
+        "{}: appending to the session: expected the file as it was left, found that {found}; nothing was written: \
+         open the session again", path.display()
+    )]
+    Changed {
+        /// The session file.
+        path: PathBuf,
+        /// What happened to it.
+        found: &'static str,
+    },
+    /// An id that names no entry.
+    #[error("{}: Entry {id} not found{place}; name an entry by its whole id", path.display())]
+    EntryNotFound {
+        /// The session file.
+        path: PathBuf,
+        /// The id.
+        id: String,
+        /// Where it was looked for: nothing for the whole file, ` on the active branch`.
+        place: &'static str,
+    },
+    /// An entry that could not be read again if it were written.
+    #[error("{}: appending an entry of type {kind}: expected {expected}; nothing was written", path.display())]
+    Entry {
+        /// The session file.
+        path: PathBuf,
+        /// The entry's type.
+        kind: &'static str,
+        /// What it should have been.
+        expected: &'static str,
+    },
+    /// What stands at an entry's place is no longer the entry.
+    #[error(
+        "{}: reading entry {id}: expected the line that was there when the session was opened, found something else; \
+         another program changed the file: open the session again", path.display()
+    )]
+    EntryGone {
+        /// The session file.
+        path: PathBuf,
+        /// The entry's id.
+        id: String,
     },
 }

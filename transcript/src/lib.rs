@@ -1,10 +1,11 @@
 //! Session transcripts: messages and their blocks, importers for what agents leave on disk, a writer of OpenClaw's
-//! session files, token counts.
+//! session files, the store a live session is kept in, token counts.
 //!
 //! Decision: every recorded format is turned into OpenClaw's entries and message shape once, at the door; what is behind
 //! it knows one model. What the model has no place for is kept in the message's own JSON, and counted.
 #![forbid(unsafe_code)]
 
+mod branch;
 pub mod content;
 mod counts;
 mod entry;

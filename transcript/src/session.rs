@@ -10,6 +10,7 @@ use std::sync::Arc;
 use context_engine_interface::Role;
 use serde_json::{Map, Value};
 
+use crate::branch::{self, Up};
 use crate::counts::{Counts, Tally, add};
 use crate::tokens::TokenCounter;
 use crate::{Entry, EntryPayload, Message};
@@ -100,32 +101,28 @@ impl RecordedSession {
 
     fn branch_indices(&self) -> Vec<usize> {
         let by_id: HashMap<&str, usize> = self.entries.iter().enumerate().map(|(i, e)| (e.id.as_str(), i)).collect();
-        let mut before = Unvisited::new(self.entries.len());
-        let mut branch = Vec::with_capacity(self.entries.len());
-        let mut next = self.tip(&by_id);
-        while let Some(i) = next {
-            let Some(entry) = self.entries.get(i) else { break };
-            branch.push(i);
-            before.visit(i);
-            next = match entry.parent_id.as_deref() {
-                None => None,
-                Some(parent) => match by_id.get(parent) {
-                    Some(&p) if !before.visited(p) => Some(p),
-                    _ => before.nearest_below(i),
-                },
-            };
+        branch::walk(self.entries.len(), self.tip(&by_id), |i| self.up(&by_id, i))
+    }
+
+    fn up(&self, by_id: &HashMap<&str, usize>, i: usize) -> Up {
+        match self.entries.get(i).and_then(|entry| entry.parent_id.as_deref()) {
+            None => Up::Root,
+            Some(parent) => by_id.get(parent).map_or(Up::Lost, |&parent| Up::At(parent)),
         }
-        branch.reverse();
-        branch
     }
 
     fn tip(&self, by_id: &HashMap<&str, usize>) -> Option<usize> {
-        let last = self.entries.len().checked_sub(1)?;
-        match &self.entries.get(last)?.payload {
+        let tip = |at: usize| match &self.entries.get(at)?.payload {
             EntryPayload::Leaf { target_id: None } => None,
-            EntryPayload::Leaf { target_id: Some(id) } => Some(by_id.get(id.as_str()).copied().unwrap_or(last)),
-            _ => Some(last),
-        }
+            EntryPayload::Leaf { target_id: Some(id) } => Some(by_id.get(id.as_str()).copied().unwrap_or(at)),
+            _ => Some(at),
+        };
+        let last = branch::last_entry(
+            self.entries.len(),
+            |i| self.entries.get(i).is_some_and(Entry::rewrite_continues),
+            |below, above| tip(above).map_or(Up::Root, Up::At) == self.up(by_id, below),
+        );
+        tip(last?)
     }
 }
 
@@ -142,43 +139,4 @@ fn first_kept(branch: &[&Entry], boundary: usize) -> usize {
 
 fn is_summary(message: &Message) -> bool {
     matches!(message.role, Role::COMPACTION_SUMMARY | Role::BRANCH_SUMMARY)
-}
-
-/// Finds the nearest entry before another that was not visited, in almost constant time: a damaged file must not make
-/// the walk quadratic.
-struct Unvisited {
-    /// `hop[i]` is `i` for an unvisited entry, else some index below it that may be unvisited; shifted by one so that
-    /// 0 means none.
-    hop: Vec<usize>,
-}
-
-impl Unvisited {
-    fn new(len: usize) -> Unvisited {
-        Unvisited { hop: (0..=len).collect() }
-    }
-
-    fn visited(&self, i: usize) -> bool {
-        self.hop.get(i + 1) != Some(&(i + 1))
-    }
-
-    fn visit(&mut self, i: usize) {
-        if let Some(hop) = self.hop.get_mut(i + 1) {
-            *hop = i;
-        }
-    }
-
-    fn nearest_below(&mut self, i: usize) -> Option<usize> {
-        let mut root = i;
-        while self.hop.get(root).is_some_and(|&h| h != root) {
-            root = self.hop.get(root).copied().unwrap_or(0);
-        }
-        let mut at = i;
-        while at != root {
-            match self.hop.get_mut(at) {
-                Some(hop) => at = std::mem::replace(hop, root),
-                None => break,
-            }
-        }
-        root.checked_sub(1)
-    }
 }

@@ -122,7 +122,7 @@ fn last_model(session: &RecordedSession) -> Option<String> {
 }
 
 /// A string member of a JSON object, without making values of the others.
-fn member(json: &str, key: &str) -> Option<String> {
+pub(crate) fn member(json: &str, key: &str) -> Option<String> {
     let members: HashMap<&str, &serde_json::value::RawValue> = serde_json::from_str(json).ok()?;
     let text: String = serde_json::from_str(members.get(key)?.get()).ok()?;
     (!text.is_empty()).then_some(text)

@@ -24,27 +24,27 @@ pub(super) struct Record {
 }
 
 /// What counts as a record of the format being read.
-pub(super) struct Accept {
+pub(crate) struct Accept {
     /// A whole line.
-    pub(super) line: fn(&Value) -> bool,
+    pub(crate) line: fn(&Value) -> bool,
     /// JSON found inside a damaged line. Stricter: the parts of a damaged record are JSON too.
-    pub(super) part: fn(&Value) -> bool,
+    pub(crate) part: fn(&Value) -> bool,
 }
 
 /// What was wrong with the lines; line numbers start at 1 and ascend.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Damage {
-    pub(super) lines: Vec<u64>,
+pub(crate) struct Damage {
+    pub(crate) lines: Vec<u64>,
     /// Whole records found on damaged lines.
-    pub(super) recovered: u64,
+    pub(crate) recovered: u64,
     /// Fragments no record could be made of.
-    pub(super) lost: u64,
+    pub(crate) lost: u64,
     /// Lines with bytes that are no UTF-8, read with U+FFFD in place.
-    pub(super) not_utf8: Vec<u64>,
+    pub(crate) not_utf8: Vec<u64>,
     /// Lines with half a surrogate pair, read with U+FFFD in place.
-    pub(super) half_surrogates: Vec<u64>,
+    pub(crate) half_surrogates: Vec<u64>,
     /// Lines with a number that JSON has no word for, read with `null` in place.
-    pub(super) no_numbers: Vec<u64>,
+    pub(crate) no_numbers: Vec<u64>,
 }
 
 /// Reads every record, until `each` breaks off.
@@ -64,21 +64,8 @@ pub(super) fn read(bytes: &[u8], accept: &Accept, mut each: impl FnMut(Record) -
             position += 1;
             continue;
         }
-        let mut found = Found::default();
-        let damaged = mend(bytes, accept, &mut found);
-        if found.not_utf8 {
-            damage.not_utf8.push(line);
-        }
-        if found.half_surrogates {
-            damage.half_surrogates.push(line);
-        }
-        if found.no_numbers {
-            damage.no_numbers.push(line);
-        }
-        if damaged {
-            damage.lines.push(line);
-            damage.recovered += found.records.len() as u64;
-        }
+        let mut found = mend(bytes, accept);
+        damage.note(line, &found);
         for (lost_before, json) in found.records {
             position += lost_before;
             found.lost -= lost_before;
@@ -94,22 +81,49 @@ pub(super) fn read(bytes: &[u8], accept: &Accept, mut each: impl FnMut(Record) -
     damage
 }
 
+impl Damage {
+    /// Notes what was wrong with a line; what was lost on it is not added up.
+    pub(crate) fn note(&mut self, line: u64, found: &Found) {
+        if found.not_utf8 {
+            self.not_utf8.push(line);
+        }
+        if found.half_surrogates {
+            self.half_surrogates.push(line);
+        }
+        if found.no_numbers {
+            self.no_numbers.push(line);
+        }
+        if found.damaged {
+            self.lines.push(line);
+            self.recovered += found.records.len() as u64;
+        }
+    }
+}
+
 /// What a line that is not one plain record holds.
 #[derive(Default)]
-struct Found {
+pub(crate) struct Found {
     /// Fragments lost directly before the record, and the record.
-    records: Vec<(u64, Value)>,
-    lost: u64,
+    pub(crate) records: Vec<(u64, Value)>,
+    /// Fragments lost on the whole line.
+    pub(crate) lost: u64,
+    /// `false` when the line is one record after all.
+    damaged: bool,
     not_utf8: bool,
     half_surrogates: bool,
     no_numbers: bool,
 }
 
-/// Finds the records of a line that did not parse; `false` when it is one record after all.
-fn mend(bytes: &[u8], accept: &Accept, found: &mut Found) -> bool {
-    let mut damaged = false;
+/// Finds the records of a line that did not parse.
+pub(crate) fn mend(bytes: &[u8], accept: &Accept) -> Found {
+    let mut found = Found::default();
+    find(bytes, accept, &mut found);
+    found
+}
+
+fn find(bytes: &[u8], accept: &Accept, found: &mut Found) {
     for part in bytes.split(|&b| b == 0) {
-        damaged |= part.len() < bytes.len();
+        found.damaged |= part.len() < bytes.len();
         if part.trim_ascii().is_empty() {
             continue;
         }
@@ -129,11 +143,10 @@ fn mend(bytes: &[u8], accept: &Accept, found: &mut Found) -> bool {
             found.no_numbers = true;
             found.push(json, 0);
         } else {
-            damaged = true;
+            found.damaged = true;
             search(&text, accept, found);
         }
     }
-    damaged
 }
 
 impl Found {

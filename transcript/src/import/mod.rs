@@ -4,16 +4,16 @@
 //! and [`load_bytes`] calls the one that answered. A new format is a new module and a line in each. Importers never
 //! fail on a part of a file: what cannot be read is lost alone, counted, and said once per load.
 
-mod build;
+pub(crate) mod build;
 mod claude;
 mod codex;
 mod cut;
 mod detect;
 mod draft;
 mod gemini;
-mod lines;
+pub(crate) mod lines;
 mod openai;
-mod openclaw;
+pub(crate) mod openclaw;
 mod openhands;
 mod shape;
 mod sharegpt;
@@ -234,24 +234,8 @@ fn imported(format: Format, mut sessions: Vec<RecordedSession>, damage: Damage) 
     for session in &mut sessions {
         session.id = names.claim(&session.id);
     }
-    let mut warnings = Vec::new();
     let lost = damage.lost;
-    if damage.lines.is_empty() && lost > 0 {
-        warnings.push(ImportWarning::LostRecords { count: lost });
-    }
-    if !damage.lines.is_empty() {
-        let Damage { lines, recovered, lost, .. } = damage;
-        warnings.push(ImportWarning::DamagedLines { lines, recovered, lost });
-    }
-    if !damage.not_utf8.is_empty() {
-        warnings.push(ImportWarning::NotUtf8 { lines: damage.not_utf8 });
-    }
-    if !damage.half_surrogates.is_empty() {
-        warnings.push(ImportWarning::HalfSurrogates { lines: damage.half_surrogates });
-    }
-    if !damage.no_numbers.is_empty() {
-        warnings.push(ImportWarning::NoNumbers { lines: damage.no_numbers });
-    }
+    let mut warnings = damage_warnings(damage);
     let without_header = |s: &RecordedSession| s.meta.is_empty();
     if matches!(format, Format::OpenClaw { .. }) && sessions.iter().any(without_header) {
         warnings.push(ImportWarning::NoHeader);
@@ -269,8 +253,30 @@ fn imported(format: Format, mut sessions: Vec<RecordedSession>, damage: Damage) 
     Imported { format, sessions, warnings, lost }
 }
 
+/// What a person should know about the lines of a file.
+pub(crate) fn damage_warnings(damage: Damage) -> Vec<ImportWarning> {
+    let mut warnings = Vec::new();
+    if damage.lines.is_empty() && damage.lost > 0 {
+        warnings.push(ImportWarning::LostRecords { count: damage.lost });
+    }
+    if !damage.lines.is_empty() {
+        let Damage { lines, recovered, lost, .. } = damage;
+        warnings.push(ImportWarning::DamagedLines { lines, recovered, lost });
+    }
+    if !damage.not_utf8.is_empty() {
+        warnings.push(ImportWarning::NotUtf8 { lines: damage.not_utf8 });
+    }
+    if !damage.half_surrogates.is_empty() {
+        warnings.push(ImportWarning::HalfSurrogates { lines: damage.half_surrogates });
+    }
+    if !damage.no_numbers.is_empty() {
+        warnings.push(ImportWarning::NoNumbers { lines: damage.no_numbers });
+    }
+    warnings
+}
+
 /// The id OpenClaw put into a file's name (`<timestamp>_<id>.jsonl`), or the name without its extension.
-fn id_from_name(name: &str) -> String {
+pub(crate) fn id_from_name(name: &str) -> String {
     let file = name.rsplit(['/', '\\']).next().unwrap_or(name);
     let stem = file.split_once('.').map_or(file, |(stem, _)| stem);
     let dated = |time: &str| time.starts_with(|c: char| c.is_ascii_digit()) && time.contains('T');

@@ -46,14 +46,50 @@ pub(crate) fn is_entry(json: &Map<String, Value>) -> bool {
     kind.is_some_and(|kind| KINDS.contains(&kind)) || (kind.is_some() && json.contains_key("parentId"))
 }
 
+/// What counts as an entry or a header.
+pub(crate) const ACCEPT: Accept = Accept {
+    line: |json| json.get("type").is_some_and(Value::is_string),
+    part: |json| json.as_object().is_some_and(is_entry),
+};
+
+/// What an entry needs to know about others to be made from its JSON.
+pub(crate) trait References {
+    /// The id an entry has now, for one that another entry refers to.
+    fn current_id(&self, recorded: String) -> String;
+    /// The id of the entry at a place in the file, as version 1 counts them.
+    fn id_at(&self, position: u64) -> Option<String>;
+}
+
+impl References for SessionBuilder {
+    fn current_id(&self, recorded: String) -> String {
+        SessionBuilder::current_id(self, recorded)
+    }
+
+    fn id_at(&self, position: u64) -> Option<String> {
+        SessionBuilder::id_at(self, position)
+    }
+}
+
+/// The entry that an object of the file is, under the id and parent found for it.
+pub(crate) fn entry(
+    id: String,
+    parent_id: Option<String>,
+    map: Map<String, Value>,
+    references: &impl References,
+) -> Entry {
+    let timestamp = match map.get("timestamp") {
+        Some(Value::String(text)) => Timestamp::Iso(text.clone()),
+        Some(Value::Number(ms)) => Timestamp::Millis(ms.as_f64().unwrap_or(0.0) as i64),
+        _ => Timestamp::Unknown,
+    };
+    let (payload, raw) = payload(references, &id, &timestamp, map);
+    Entry { id, parent_id, timestamp, payload, raw }
+}
+
 /// All sessions of the file: a second header with another id starts another. Also the format's version.
 pub(super) fn import(name_id: &str, bytes: &[u8]) -> (u32, Vec<RecordedSession>, Damage) {
     let mut reader = Reader { name_id, version: None, has_ids: false, header: false, done: Vec::new(), builder: None };
-    let accept = Accept {
-        line: |json| json.get("type").is_some_and(Value::is_string),
-        part: |json| json.as_object().is_some_and(is_entry),
-    };
-    let damage = lines::read(bytes, &accept, |record| {
+    let damage = lines::read(bytes, &ACCEPT, |record| {
         if let Value::Object(map) = record.json {
             reader.record(record.position, map);
         }
@@ -91,13 +127,11 @@ impl Reader<'_> {
             None => builder.session.counts.mend("made-up id"),
         }
         let id = builder.entry_id(recorded_id, position);
-        let timestamp = match map.get("timestamp") {
-            Some(Value::String(text)) => Timestamp::Iso(text.clone()),
-            Some(Value::Number(ms)) => Timestamp::Millis(ms.as_f64().unwrap_or(0.0) as i64),
-            _ => Timestamp::Unknown,
-        };
-        let (payload, raw) = payload(builder, &id, &timestamp, map);
-        builder.push(position, Entry { id, parent_id, timestamp, payload, raw });
+        if let Some(message) = said(&map) {
+            builder.empty_parts(message);
+        }
+        let entry = entry(id, parent_id, map, &*builder);
+        builder.push(position, entry);
     }
 
     fn header(&mut self, map: Map<String, Value>) {
@@ -122,30 +156,28 @@ impl Reader<'_> {
 
 /// What an entry carries, and its JSON as [`Entry::raw`] wants it.
 fn payload(
-    builder: &mut SessionBuilder,
+    references: &impl References,
     id: &str,
     timestamp: &Timestamp,
     mut map: Map<String, Value>,
 ) -> (EntryPayload, String) {
     let kind = map.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
     if kind == "message" {
-        return match map.shift_remove("message") {
-            Some(Value::Object(message)) if message.get("role").is_some_and(Value::is_string) => {
-                builder.empty_parts(&message);
-                said(id, timestamp, message, map)
-            }
-            Some(no_message) => {
-                map.insert("message".to_owned(), no_message);
+        // A member that is no message is put back where the others end.
+        let message = map.shift_remove("message");
+        return match message {
+            Some(Value::Object(message)) if has_role(&message) => message_payload(id, timestamp, message, map),
+            no_message => {
+                map.extend(no_message.map(|no_message| ("message".to_owned(), no_message)));
                 (EntryPayload::Other { kind }, Value::Object(map).to_string())
             }
-            None => (EntryPayload::Other { kind }, Value::Object(map).to_string()),
         };
     }
     let raw = Value::Object(map.clone()).to_string();
     let text = |key: &str| map.get(key).and_then(Value::as_str).map(str::to_owned);
-    let reference = |key: &str| text(key).map(|id| builder.current_id(id));
+    let reference = |key: &str| text(key).map(|id| references.current_id(id));
     let first_kept = reference("firstKeptEntryId")
-        .or_else(|| map.get("firstKeptEntryIndex").and_then(Value::as_u64).and_then(|at| builder.id_at(at)));
+        .or_else(|| map.get("firstKeptEntryIndex").and_then(Value::as_u64).and_then(|at| references.id_at(at)));
     let as_message = |role: &str, members: &[&str]| {
         let mut message = Map::from_iter([("role".to_owned(), Value::from(role))]);
         for member in members {
@@ -178,7 +210,17 @@ fn payload(
     (payload.unwrap_or(EntryPayload::Other { kind }), raw)
 }
 
-fn said(
+/// The message that an entry of type `message` carries.
+fn said(entry: &Map<String, Value>) -> Option<&Map<String, Value>> {
+    let is_message = entry.get("type").is_some_and(|kind| kind == "message");
+    entry.get("message").filter(|_| is_message)?.as_object().filter(|message| has_role(message))
+}
+
+fn has_role(message: &Map<String, Value>) -> bool {
+    message.get("role").is_some_and(Value::is_string)
+}
+
+fn message_payload(
     id: &str,
     timestamp: &Timestamp,
     mut message: Map<String, Value>,
