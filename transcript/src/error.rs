@@ -81,6 +81,27 @@ pub enum TranscriptError {
         /// What to do.
         to_do: &'static str,
     },
+    /// A name that means no session, or several.
+    #[error(
+        "{}: looking for the session {id:?}: expected an id, or a beginning of one that no other has, found {found}; \
+         `context-engine sessions list` shows all", folder.display()
+    )]
+    NoSession {
+        /// Where it was looked for.
+        folder: PathBuf,
+        /// What was asked for.
+        id: String,
+        /// What there is of it.
+        found: String,
+    },
+    /// A repair whose outcome is not what was read before.
+    #[error("{}: repairing the session: {found}; nothing was changed: try again, or keep the file and report it", path.display())]
+    Repair {
+        /// The session file.
+        path: PathBuf,
+        /// What was noticed.
+        found: &'static str,
+    },
     /// A session that is to be made is there already.
     #[error("{}: making the session: expected no file of this name, found one; open it, or choose another name", path.display())]
     Exists {

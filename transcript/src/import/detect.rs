@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::lines::{self, Accept};
 use super::{claude, codex, cut, gemini, openai, openclaw, openhands, sharegpt, swe};
-use crate::TranscriptError;
+use crate::{Format, TranscriptError};
 
 /// What an error says was looked for.
 pub(super) const FORMATS: &str = "one of these sessions: OpenClaw or pi (JSON lines of type `session` and `message`), \
@@ -121,6 +121,36 @@ pub(super) fn shape(name: &str, bytes: &[u8]) -> Result<Shape, TranscriptError> 
             Err(_) => start(content),
         }),
     }
+}
+
+/// Whether a line shows the file to be a session file of OpenClaw's, or of another format; `None` when it shows nothing.
+pub(crate) fn is_of_session_file(json: &Value) -> Option<bool> {
+    family(&BY_LINE, json).map(|family| family == Family::OpenClaw)
+}
+
+/// What a file is that is no session file, by its beginning.
+pub(crate) fn describe_other(start: &[u8]) -> String {
+    let format = match shape("", start) {
+        Ok(Shape::ChatMl(_)) => Format::ChatMl,
+        Ok(Shape::Lines(family) | Shape::Document(family, ..)) => match family {
+            // No line showed it, so this is what is left of one.
+            Family::OpenClaw => return "a session file without a whole record".to_owned(),
+            Family::Claude => Format::ClaudeCode,
+            Family::Codex => Format::Codex,
+            Family::Gemini => Format::GeminiCli,
+            Family::OpenHands => Format::OpenHands,
+            Family::Swe => Format::SweAgent,
+            Family::ShareGpt => Format::ShareGpt,
+            Family::Chat => Format::Chat,
+        },
+        Err(TranscriptError::UnknownFormat { found, .. }) => return found,
+        Err(TranscriptError::Empty { .. }) => return "an empty file".to_owned(),
+        Err(TranscriptError::Json { found, line, .. }) => {
+            return format!("a damaged JSON document ({found}, line {line})");
+        }
+        Err(error) => return error.to_string(),
+    };
+    format!("{format}; `context-engine sessions import` makes a session file of it")
 }
 
 fn document(content: &[u8]) -> Result<Value, serde_json::Error> {

@@ -8,7 +8,7 @@ pub(crate) mod build;
 mod claude;
 mod codex;
 mod cut;
-mod detect;
+pub(crate) mod detect;
 mod draft;
 mod gemini;
 pub(crate) mod lines;

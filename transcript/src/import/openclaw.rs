@@ -88,19 +88,19 @@ pub(crate) fn entry(
 
 /// All sessions of the file: a second header with another id starts another. Also the format's version.
 pub(super) fn import(name_id: &str, bytes: &[u8]) -> (u32, Vec<RecordedSession>, Damage) {
-    let mut reader = Reader { name_id, version: None, has_ids: false, header: false, done: Vec::new(), builder: None };
+    let mut reader = Reader::new(name_id);
     let damage = lines::read(bytes, &ACCEPT, |record| {
         if let Value::Object(map) = record.json {
             reader.record(record.position, map);
         }
         ControlFlow::Continue(())
     });
-    let mut sessions = reader.done;
-    sessions.extend(reader.builder.map(SessionBuilder::finish));
-    (reader.version.unwrap_or(if reader.has_ids { 3 } else { 1 }), sessions, damage)
+    let (version, sessions) = reader.finish();
+    (version, sessions, damage)
 }
 
-struct Reader<'a> {
+/// Makes sessions of records, which are given to it in the order of the file.
+pub(crate) struct Reader<'a> {
     name_id: &'a str,
     version: Option<u32>,
     has_ids: bool,
@@ -109,8 +109,20 @@ struct Reader<'a> {
     builder: Option<SessionBuilder>,
 }
 
-impl Reader<'_> {
-    fn record(&mut self, position: u64, map: Map<String, Value>) {
+impl<'a> Reader<'a> {
+    /// `name_id` is the id of a session without a header.
+    pub(crate) fn new(name_id: &'a str) -> Reader<'a> {
+        Reader { name_id, version: None, has_ids: false, header: false, done: Vec::new(), builder: None }
+    }
+
+    /// The format's version, and all sessions.
+    pub(crate) fn finish(self) -> (u32, Vec<RecordedSession>) {
+        let version = self.version.unwrap_or(if self.has_ids { 3 } else { 1 });
+        (version, self.done.into_iter().chain(self.builder.map(SessionBuilder::finish)).collect())
+    }
+
+    /// `position`: records before it in the file, lost ones included.
+    pub(crate) fn record(&mut self, position: u64, map: Map<String, Value>) {
         if map.get("type").and_then(Value::as_str) == Some("session") {
             return self.header(map);
         }

@@ -1,17 +1,26 @@
 //! The store a live session is kept in: one file of JSON lines that only ever grows, one writer.
 
+mod brief;
+mod calls;
+mod listing;
 mod lock;
 mod new_entry;
 #[allow(dead_code, reason = "the bodies that use it follow")]
 mod platform;
 mod process;
+mod repair;
+mod survey;
 
 use std::path::Path;
 
 use serde_json::{Map, Value};
 
+pub use self::calls::unanswered_calls;
+pub use self::listing::{SessionSummary, find, list, one_line, summary};
 pub use self::lock::{LockOwner, SessionLock};
 pub use self::new_entry::{Appended, NewEntry, Rewrite, SessionHeader, StoredContext};
+pub use self::repair::{RepairOptions, RepairReport, repair};
+pub use self::survey::{Findings, HeaderState};
 use crate::{Entry, ImportWarning, TranscriptError};
 
 /// What was found when a session was opened.
