@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use context_engine_runtime::TurnRange;
 
 use crate::compare::CompareArgs;
+use crate::sessions::SessionsCommand;
 
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (engine schema 1)");
 
@@ -18,7 +19,8 @@ Exit codes:
   1  done, and something is not as asked: another engine answered, a plugin was refused
   2  not done; the reason is on standard error
 
-Things are kept in $CONTEXT_ENGINE_HOME (default ~/.context-engine): config.json5, plugins/, state/.";
+Things are kept in $CONTEXT_ENGINE_HOME (default ~/.context-engine): config.json5, plugins/, sessions/,
+state/.";
 
 /// Replays recorded agent sessions through context engines, and looks after the engines.
 ///
@@ -40,7 +42,7 @@ pub(crate) enum Command {
     Replay(ReplayArgs),
     /// Play recorded sessions through several engines and budgets, and say which engine serves them better
     Compare(CompareArgs),
-    /// Turn what other agents recorded into session files
+    /// See what sessions there are and what is in them; import, export and repair them
     #[command(subcommand)]
     Sessions(SessionsCommand),
     /// See which engines there are
@@ -115,45 +117,6 @@ pub(crate) struct ReplayArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) directories: Directories,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum SessionsCommand {
-    /// Write recorded sessions as OpenClaw session files (version 3)
-    Import(ImportArgs),
-}
-
-const IMPORT_HELP: &str = "\
-Examples:
-  context-engine sessions import ~/.claude/projects/*/*.jsonl --out sessions/
-  context-engine sessions import run.traj dialogues.json --out sessions/ --json | jq .counts
-
-Each session becomes DIR/<session id>.jsonl. The recorded files are never written. Exit code 1: something of a file could
-not be read, and it was said what. A file that cannot be read at all, or a session file that exists already, ends the
-command before anything is written.";
-
-/// Write recorded sessions as OpenClaw session files.
-///
-/// The format of each file is recognised by its content. What was read, and what was left out and why, is printed for
-/// each session; a session with several messages in one record counts it for each.
-#[derive(Debug, Args)]
-#[command(after_help = IMPORT_HELP)]
-pub(crate) struct ImportArgs {
-    /// The recorded files
-    #[arg(required = true, value_name = "FILE")]
-    pub(crate) files: Vec<PathBuf>,
-    /// Where the session files go; made when it does not exist
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: PathBuf,
-    /// Write the conversations of sub-agents in a Claude Code file too, each as a session of its own
-    #[arg(long)]
-    pub(crate) sidechains: bool,
-    /// Replace session files that exist
-    #[arg(long)]
-    pub(crate) force: bool,
-    /// Print one JSON object for each session, one per line
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,4 +1,5 @@
-//! `context-engine doctor`: per plugin and per step what passed and what failed, what to do, and which engine serves.
+//! `context-engine doctor`: per plugin and per step what passed and what failed, what to do, which engine serves,
+//! and what is wrong with sessions.
 //!
 //! Runs no plugin code in this process: what a plugin does when it runs is found out by the probe, in a child process.
 //! Whatever that finds is shown and sets nobody aside, so that a person who looks changes nothing by it.
@@ -16,6 +17,7 @@ use crate::args::DoctorArgs;
 use crate::error::CliError;
 use crate::output::{json_line, line, path_json};
 use crate::plugins::{is_finding, verdict, verdict_json};
+use crate::sessions;
 use crate::setup::Host;
 
 /// The steps that read files, in order.
@@ -29,7 +31,8 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
     let asked = args.engine.as_deref().or(slot).map_or("", str::trim);
     let strict = host.config.on_failure() == OnFailure::Stop;
     let (serves, why) = serving(&host, asked, &checked);
-    let finding = checked.iter().any(Checked::is_finding) || why.is_some();
+    let sessions = sessions::overview(&host.home.sessions());
+    let finding = checked.iter().any(Checked::is_finding) || why.is_some() || sessions.damaged;
     if args.json {
         let directories: Vec<Value> = host.directories.iter().map(|directory| path_json(&directory.path)).collect();
         json_line(&json!({
@@ -42,6 +45,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
             "serves": if strict && why.is_some() { Value::Null } else { serves.into() },
             "why": why,
             "plugins": checked.iter().map(Checked::json).collect::<Vec<_>>(),
+            "sessions": sessions.json,
         }))?;
     } else {
         line(format_args!("home      {}", host.home.root().display()))?;
@@ -68,6 +72,13 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
         for crash in &crashes {
             let (engine, reason) = (&crash.subject.engine, on_one_line(&crash.reason));
             line(format_args!("crash     {engine}: {reason}"))?;
+        }
+        for (at, told) in sessions.lines.iter().enumerate() {
+            line(format_args!(
+                "{:<9} {}{told}",
+                if at == 0 { "sessions" } else { "" },
+                if at == 0 { "" } else { "  " }
+            ))?;
         }
         let shown = if asked.is_empty() { "not set" } else { asked };
         let place = if args.engine.is_some() { "--engine" } else { "plugins.slots.contextEngine" };

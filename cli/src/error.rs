@@ -23,6 +23,10 @@ pub(crate) enum CliError {
     NothingToCompare { found: String },
     #[error("{}: writing the session: the file exists; use --force to replace it, or another --out", path.display())]
     Exists { path: PathBuf },
+    #[error("{}: looking for the entry {id:?}: expected an id, or a beginning of one that no other has, found {found}; `context-engine sessions show --all` has all", path.display())]
+    NoEntry { path: PathBuf, id: String, found: String },
+    #[error("--all-branches: the format {format} has no branches; use --format openclaw, or leave it out")]
+    AllBranches { format: &'static str },
     #[error("the engine \"{id}\" may not be used: {reason}; change that, or use another engine")]
     Forbidden { id: String, reason: String },
     #[error("nothing is known about \"{id}\"; {}", if known.is_empty() { "nothing is in quarantine".to_owned() } else { format!("in the quarantine and its history: {}", known.join(", ")) })]

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use context_engine_loader::probe;
 
-use crate::args::{Cli, Command, PluginsCommand, QuarantineCommand, SessionsCommand};
+use crate::args::{Cli, Command, PluginsCommand, QuarantineCommand};
 use crate::error::CliError;
 
 /// How a command ended that ran to its end.
@@ -48,7 +48,7 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
     let outcome = match command {
         Command::Replay(args) => replay::run(args),
         Command::Compare(args) => compare::run(args),
-        Command::Sessions(SessionsCommand::Import(args)) => sessions::import(args),
+        Command::Sessions(command) => sessions::run(command),
         Command::Plugins(PluginsCommand::List(args)) => plugins::list(args),
         Command::Plugins(PluginsCommand::Inspect(args)) => plugins::inspect(args),
         Command::Quarantine(QuarantineCommand::List(args)) => quarantine::list(args),

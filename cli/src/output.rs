@@ -56,6 +56,26 @@ pub(crate) fn line(text: impl Display) -> io::Result<()> {
     }
 }
 
+/// Writes a text of several lines to standard output, its lines and tabs as they are.
+pub(crate) fn text(text: &str) -> io::Result<()> {
+    let shown =
+        |c: char| if c != '\n' && c != '\t' && steers(c) { c.escape_unicode().to_string() } else { c.to_string() };
+    let text: String = text.replace("\r\n", "\n").chars().map(shown).collect();
+    match write_result(&text) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
+/// Writes text that is JSON, or lines of it, to standard output, as [`json_line`] does.
+pub(crate) fn json_text(json: &str) -> io::Result<()> {
+    let lines = json.split('\n').map(escaped).collect::<Vec<_>>().join("\n");
+    match write_result(&lines) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
 /// Writes one line to standard error.
 pub(crate) fn note(text: impl Display) {
     // Nothing can be done about a standard error that is closed.
@@ -105,6 +125,50 @@ fn escaped(json: &str) -> String {
     out
 }
 
+/// Milliseconds since 1970 as RFC 3339 in UTC, to the second. The one thing a crate would be needed for.
+pub(crate) fn utc(ms: u64) -> String {
+    let seconds = ms / 1_000;
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // Years that begin in March, so that the leap day is the last; 400 of them have 146,097 days.
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = era * 400 + year + next;
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// A recorded time as people read it, to the minute, in UTC; `-` when there is none.
+pub(crate) fn minute(ms: Option<i64>) -> String {
+    let time = ms.and_then(|ms| u64::try_from(ms).ok()).filter(|&ms| ms != 0).map(utc);
+    time.and_then(|time| Some(time.get(..16)?.replace('T', " "))).unwrap_or_else(|| "-".to_owned())
+}
+
+/// A number of bytes, in the unit people read it in.
+pub(crate) fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes} B"),
+        1_000..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
+}
+
+/// `1 line`, `2 lines`.
+pub(crate) fn count(number: u64, what: &str) -> String {
+    let plural = match what.strip_suffix('y') {
+        _ if number == 1 => what.to_owned(),
+        Some(stem) => format!("{stem}ies"),
+        None if what.ends_with("ch") => format!("{what}es"),
+        None => format!("{what}s"),
+    };
+    format!("{} {plural}", self::number(number))
+}
+
 /// `1234567` as `1,234,567`.
 pub(crate) fn number(value: u64) -> String {
     let digits = value.to_string();
@@ -142,6 +206,21 @@ mod tests {
         let json = escaped(&serde_json::to_string(odd).expect("JSON"));
         assert_eq!(json, r#""a\u001b[31m \u007f\u0085\u009b\u202e é漢""#);
         assert_eq!(serde_json::from_str::<String>(&json).expect("JSON"), odd);
+    }
+
+    #[test]
+    fn times_are_written_as_people_read_them() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (951_868_800, "2000-03-01T00:00:00Z"),
+            (1_735_689_599, "2024-12-31T23:59:59Z"),
+            (1_735_689_600, "2025-01-01T00:00:00Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(utc(seconds * 1_000 + 999), text);
+        }
     }
 
     #[test]

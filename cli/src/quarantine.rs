@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::Outcome;
 use crate::args::{QuarantineClearArgs, QuarantineListArgs, QuarantineWhyArgs};
 use crate::error::CliError;
-use crate::output::{json_line, line, path_json};
+use crate::output::{json_line, line, path_json, utc};
 
 pub(crate) fn list(args: &QuarantineListArgs) -> Result<Outcome, CliError> {
     let quarantine = open(&Home::from_env()?);
@@ -210,41 +210,4 @@ fn record_json(record: &Record) -> Value {
 
 fn unreadable_json(file: &Unreadable) -> Value {
     json!({ "path": path_json(&file.path), "reason": file.reason })
-}
-
-/// Milliseconds since 1970 as RFC 3339 in UTC, to the second. The one thing a crate would be needed for.
-fn utc(ms: u64) -> String {
-    let seconds = ms / 1_000;
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Years that begin in March, so that the leap day is the last; 400 of them have 146,097 days.
-    let days = days + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    let year = era * 400 + year + next;
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::utc;
-
-    #[test]
-    fn times_are_written_as_people_read_them() {
-        for (seconds, text) in [
-            (0, "1970-01-01T00:00:00Z"),
-            (951_782_399, "2000-02-28T23:59:59Z"),
-            (951_782_400, "2000-02-29T00:00:00Z"),
-            (951_868_800, "2000-03-01T00:00:00Z"),
-            (1_735_689_599, "2024-12-31T23:59:59Z"),
-            (1_735_689_600, "2025-01-01T00:00:00Z"),
-            (4_107_542_400, "2100-03-01T00:00:00Z"),
-        ] {
-            assert_eq!(utc(seconds * 1_000 + 999), text);
-        }
-    }
 }

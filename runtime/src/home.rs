@@ -41,6 +41,11 @@ impl Home {
         self.root.join("plugins")
     }
 
+    /// The session files.
+    pub fn sessions(&self) -> PathBuf {
+        self.root.join("sessions")
+    }
+
     /// What the loader keeps: staged copies, a folder per engine.
     pub fn state(&self) -> PathBuf {
         self.root.join("state")

@@ -58,6 +58,13 @@ impl RecordedSession {
     }
 }
 
+impl Entry {
+    /// The entry as one line of OpenClaw's session file, version 3, without the line's end.
+    pub fn to_openclaw(&self) -> String {
+        line(self)
+    }
+}
+
 fn line(entry: &Entry) -> String {
     let mut line = Map::new();
     let raw = || match serde_json::from_str(&entry.raw) {

@@ -12,8 +12,8 @@ use context_engine_transcript::{Format, ImportOptions, ImportWarning, RecordedSe
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::args::ImportArgs;
 use crate::Outcome;
-use crate::args::ImportArgs;
 use crate::error::CliError;
 use crate::output::{json_line, line, note, number, path_json};
 use crate::replay::{describe, file_name};
@@ -71,7 +71,7 @@ pub(crate) fn import(args: &ImportArgs) -> Result<Outcome, CliError> {
     Ok(outcome)
 }
 
-fn is_damage(warning: &ImportWarning) -> bool {
+pub(super) fn is_damage(warning: &ImportWarning) -> bool {
     !matches!(warning, ImportWarning::Sidechains { .. } | ImportWarning::LaterSystemMessages { .. })
 }
 
