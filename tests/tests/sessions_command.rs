@@ -302,7 +302,7 @@ fn a_session_in_use_is_shown_with_its_owner_and_not_repaired() {
     let lock = SessionLock::acquire(&path).expect("free");
     let owner = format!("(pid {})", std::process::id());
     let ran = host.run(["sessions", "list"]);
-    assert!(ran.out.contains(&format!("in use by sessions_command")) && ran.out.contains(&owner), "{}", ran.out);
+    assert!(ran.out.contains("in use by sessions_command") && ran.out.contains(&owner), "{}", ran.out);
     assert_eq!(host.run(["sessions", "list", "--json"]).json()["sessions"][1]["owner"]["pid"], std::process::id());
     assert!(host.run(["sessions", "show", "d7"]).out.contains(&owner));
     let ran = host.run(["sessions", "repair", "d7"]);
