@@ -10,7 +10,14 @@ use crate::TranscriptError;
 /// One session file, held by this process until the value is dropped.
 #[derive(Debug)]
 pub struct SessionLock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for SessionLock {
+    fn drop(&mut self) {
+        // Closing is not enough: a process that is being started on another thread may hold the file for a moment.
+        let _ = self.file.unlock();
+    }
 }
 
 impl SessionLock {
@@ -29,7 +36,7 @@ impl SessionLock {
         super::platform::private(&mut options);
         let file = options.write(true).create(true).truncate(false).open(&path).map_err(failed)?;
         match file.try_lock() {
-            Ok(()) => Ok(SessionLock { _file: file }),
+            Ok(()) => Ok(SessionLock { file }),
             Err(TryLockError::WouldBlock) => {
                 Err(TranscriptError::Locked { path: session_file.to_owned(), owner: "another program".to_owned() })
             }
