@@ -108,10 +108,10 @@ pub enum TranscriptError {
         /// The session file.
         path: PathBuf,
     },
-    /// The file is of a version the store does not write.
+    /// The file is of a version the store does not write. An older one is imported; a newer one is from a newer program.
     #[error(
         "{}: opening the session: expected version 3 of the session format, found version {version}; \
-         bring it to version 3 first: `context-engine sessions import`", path.display()
+         an older one has to be imported first: `context-engine sessions import`", path.display()
     )]
     Version {
         /// The session file.

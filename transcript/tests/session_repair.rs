@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use context_engine_transcript::store::{
-    Findings, HeaderState, RepairOptions, SessionLock, SessionSummary, list, repair, summary,
+    Findings, HeaderState, OpenReport, RepairOptions, SessionLock, SessionStore, SessionSummary, list, repair, summary,
 };
 use context_engine_transcript::{
     Format, HistoryOptions, ImportWarning, Imported, RecordedSession, TranscriptError, load, load_bytes,
@@ -102,12 +102,22 @@ fn repaired(content: &[u8]) -> (Findings, String) {
     assert_eq!((&dry.findings.damaged_lines, dry.findings.lost), (&lines, lost), "as a load counts");
     assert_eq!(dry.findings.warnings, warnings, "in a load's words");
     assert_eq!(place.listed().findings, dry.findings, "as the list counts");
+    let (store, opened) = SessionStore::open(&path).expect("opened");
+    assert_eq!((opened.damaged_lines, opened.lost), (lines, lost), "as the store counts");
+    assert_eq!(opened.warnings, warnings);
+    drop(store);
 
     let report = repair(&path, NOW).expect("repaired");
     assert_eq!(report.findings, dry.findings);
     let after = load(&path).expect("a session");
     assert_eq!(after.warnings, [], "{}", String::from_utf8_lossy(&fs::read(&path).expect("there")));
     assert_eq!(told(&one(after)), before);
+    let (store, opened) = SessionStore::open(&path).expect("opened");
+    assert_eq!(
+        (opened, store.branch_ids().iter().map(|id| id.to_string()).collect()),
+        (OpenReport::default(), before.2.clone())
+    );
+    drop(store);
     assert_eq!(report.entries as usize, before.1.len());
     match &report.backup {
         None => {

@@ -119,6 +119,14 @@ pub fn load(path: &Path) -> Result<Imported, TranscriptError> {
 /// # Errors
 /// As [`load`].
 pub fn load_with(path: &Path, options: ImportOptions) -> Result<Imported, TranscriptError> {
+    regular_file(path)?;
+    let read = |source| TranscriptError::Read { path: path.to_owned(), source };
+    let bytes = std::fs::read(path).map_err(read)?;
+    load_bytes_with(&path.to_string_lossy(), &bytes, options)
+}
+
+/// Refuses a path that is not that of a regular file.
+pub(crate) fn regular_file(path: &Path) -> Result<(), TranscriptError> {
     let read = |source| TranscriptError::Read { path: path.to_owned(), source };
     let kind = std::fs::metadata(path).map_err(read)?;
     // Opening a pipe would wait for its other end.
@@ -126,8 +134,7 @@ pub fn load_with(path: &Path, options: ImportOptions) -> Result<Imported, Transc
         let found = if kind.is_dir() { "a directory" } else { "a pipe, a socket or a device" };
         return Err(TranscriptError::NotAFile { path: path.to_owned(), found });
     }
-    let bytes = std::fs::read(path).map_err(read)?;
-    load_bytes_with(&path.to_string_lossy(), &bytes, options)
+    Ok(())
 }
 
 /// Reads a transcript that is in memory; `name` is the path or name that errors show.

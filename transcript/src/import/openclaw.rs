@@ -15,7 +15,7 @@ use crate::writer::SYSTEM;
 use crate::{Entry, EntryPayload, RecordedSession};
 
 /// Kinds this format is known to have; a damaged record's parts are not taken for entries.
-const KINDS: [&str; 12] = [
+pub(crate) const KINDS: [&str; 12] = [
     "session",
     "message",
     "compaction",

@@ -3,11 +3,14 @@
 //! Decision: one constructor of lines for all kinds, so that `type`, `id`, `parentId` and `timestamp` come first in each
 //! and no content can stand in for them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value};
 
 use crate::Message;
+use crate::time::format_iso;
 
 /// What a session's first line says. Its `type`, `version` and `timestamp` are the store's.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -122,7 +125,7 @@ pub struct Rewrite {
     /// Why nothing was written, in the contract's words (5.3).
     pub reason: Option<String>,
     /// The new id of every entry that was written again, by its old one.
-    pub new_ids: std::collections::HashMap<String, String>,
+    pub new_ids: HashMap<String, String>,
 }
 
 /// The context a session gives a model (contract, 5.2).
@@ -136,4 +139,113 @@ pub struct StoredContext {
     /// Provider, where one is named, and id of the model that was chosen or answered last on the active branch; else
     /// the header's.
     pub model: Option<(Option<String>, String)>,
+}
+
+impl NewEntry {
+    /// The entry's `type`, and its members beside those that place it.
+    pub(super) fn into_members(self) -> (&'static str, Map<String, Value>) {
+        let mut members = Map::new();
+        let mut put = |key: &str, value: Option<Value>| members.extend(value.map(|value| (key.to_owned(), value)));
+        let text = |text: Option<String>| text.map(Value::from);
+        let kind = match self {
+            NewEntry::Message(message) => {
+                put("message", Some(message.into()));
+                "message"
+            }
+            NewEntry::CustomMessage { custom_type, content, display, details } => {
+                put("customType", Some(custom_type.into()));
+                put("content", Some(content));
+                put("display", Some(display.into()));
+                put("details", details);
+                "custom_message"
+            }
+            NewEntry::Compaction { summary, first_kept_entry_id, tokens_before, tokens_after, details } => {
+                put("summary", Some(summary.into()));
+                put("firstKeptEntryId", text(first_kept_entry_id));
+                put("tokensBefore", Some(tokens_before.into()));
+                put("tokensAfter", tokens_after.map(Value::from));
+                put("details", details);
+                "compaction"
+            }
+            NewEntry::Reset { reason, first_kept_entry_id } => {
+                put("reason", Some(reason.into()));
+                put("firstKeptEntryId", text(first_kept_entry_id));
+                "reset"
+            }
+            NewEntry::Label { target_id, label } => {
+                put("targetId", Some(target_id.into()));
+                put("label", text(label));
+                "label"
+            }
+            NewEntry::Custom { custom_type, data } => {
+                put("customType", Some(custom_type.into()));
+                put("data", data);
+                "custom"
+            }
+            NewEntry::ModelChange { provider, model_id } => {
+                put("provider", text(provider));
+                put("modelId", Some(model_id.into()));
+                "model_change"
+            }
+            NewEntry::ThinkingLevelChange { thinking_level } => {
+                put("thinkingLevel", Some(thinking_level.into()));
+                "thinking_level_change"
+            }
+            NewEntry::SessionInfo { name } => {
+                put("name", text(name));
+                "session_info"
+            }
+            NewEntry::BranchSummary { from_id, summary, details } => {
+                put("fromId", Some(from_id.into()));
+                put("summary", Some(summary.into()));
+                put("details", details);
+                "branch_summary"
+            }
+        };
+        (kind, members)
+    }
+}
+
+impl SessionHeader {
+    /// The session's first line.
+    pub(super) fn into_line(self) -> Map<String, Value> {
+        let id = self.id.filter(|id| !id.trim().is_empty());
+        let mut line = Map::from_iter([
+            ("type".to_owned(), "session".into()),
+            ("version".to_owned(), VERSION.into()),
+            ("id".to_owned(), id.unwrap_or_else(|| uuid::Uuid::now_v7().to_string()).into()),
+            ("timestamp".to_owned(), now()),
+        ]);
+        line.extend(self.cwd.map(|cwd| ("cwd".to_owned(), cwd.into())));
+        line.extend(self.parent_session.map(|parent| ("parentSession".to_owned(), parent.into())));
+        for (key, value) in self.extra {
+            if !matches!(key.as_str(), "cwd" | "parentSession") {
+                line.entry(key).or_insert(value);
+            }
+        }
+        line
+    }
+}
+
+/// The version of the session format that the store reads and writes.
+pub(super) const VERSION: u64 = 3;
+
+/// An entry's line: what places it, then its members, none of which can stand in for that.
+pub(super) fn line(kind: &str, id: &str, parent: Option<&str>, members: Map<String, Value>) -> Map<String, Value> {
+    let mut line = Map::from_iter([
+        ("type".to_owned(), kind.into()),
+        ("id".to_owned(), id.into()),
+        ("parentId".to_owned(), parent.map_or(Value::Null, Value::from)),
+        ("timestamp".to_owned(), now()),
+    ]);
+    for (key, value) in members {
+        line.entry(key).or_insert(value);
+    }
+    line
+}
+
+/// The time as entries have it: ISO 8601 with milliseconds.
+fn now() -> Value {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).ok().and_then(format_iso).map_or(Value::Null, Value::from)
 }

@@ -16,7 +16,7 @@ use super::brief;
 use super::calls::unanswered_calls;
 use crate::import::lines::{Damage, mend};
 use crate::import::openclaw::{ACCEPT, Reader};
-use crate::import::{damage_warnings, detect, id_from_name};
+use crate::import::{damage_warnings, detect, id_from_name, regular_file};
 use crate::{HistoryOptions, ImportWarning, RecordedSession, TranscriptError};
 
 /// Lines looked at before a file counts as no session file: one may begin with many entries that are no messages.
@@ -133,13 +133,8 @@ pub(super) fn survey(path: &Path) -> Result<Surveyed, TranscriptError> {
 
 /// Opens a session file to read it; a pipe would wait for its other end.
 pub(super) fn open(path: &Path) -> Result<File, TranscriptError> {
-    let read = |source| TranscriptError::Read { path: path.to_owned(), source };
-    let kind = std::fs::metadata(path).map_err(read)?;
-    if !kind.is_file() {
-        let found = if kind.is_dir() { "a directory" } else { "a pipe, a socket or a device" };
-        return Err(TranscriptError::NotAFile { path: path.to_owned(), found });
-    }
-    File::open(path).map_err(read)
+    regular_file(path)?;
+    File::open(path).map_err(|source| TranscriptError::Read { path: path.to_owned(), source })
 }
 
 /// A line that is not blank.
