@@ -48,8 +48,9 @@ pub use loader::{Creation, LEGACY, Loader, LoaderOptions, OnFailure};
 pub use manifest::Manifest;
 pub use probe::{ProbeFailure, ProbeOptions, ProbeReport, ProbeStep};
 pub use supervise::{
-    Answer, AssembleError, AssembleRequest, Assembled, Call, CancelToken, CompactRequest, Deadlines, EngineHandle,
-    HostProfile, NoServices, Permit, PreparedHistory, SessionServices, TurnTaken,
+    Answer, AssembleError, AssembleRequest, Assembled, Call, CancelToken, CompactRequest, CompactTarget, Deadlines,
+    EngineHandle, HostProfile, NoServices, Permit, PreparedHistory, Projection, ProjectionMode, SessionServices,
+    TurnFacts, TurnTaken,
 };
 pub use text::{on_one_line, steers};
 pub use trust::TrustPolicy;
