@@ -391,6 +391,12 @@ pub enum Problem {
         /// What it was asked for.
         asked: &'static str,
     },
+    /// No answer to an extension that its record declares.
+    #[error("its record declares {declared}, which the library does not have; export the engine with `export_engine!`")]
+    NoExtension {
+        /// The extension.
+        declared: &'static str,
+    },
     /// The child process that tried it out.
     #[error(transparent)]
     Probe(#[from] ProbeFailure),

@@ -49,8 +49,8 @@ pub use manifest::Manifest;
 pub use probe::{ProbeFailure, ProbeOptions, ProbeReport, ProbeStep};
 pub use supervise::{
     Answer, AssembleError, AssembleRequest, Assembled, Call, CancelToken, CompactRequest, CompactTarget, Deadlines,
-    EngineHandle, HostProfile, NoServices, Permit, PreparedHistory, Projection, ProjectionMode, SessionServices,
-    TurnFacts, TurnTaken,
+    EngineHandle, EngineTool, HostProfile, NoServices, Permit, PreparedHistory, Projection, ProjectionMode,
+    SessionServices, ToolAnswer, TurnFacts, TurnTaken,
 };
 pub use text::{on_one_line, steers};
 pub use trust::TrustPolicy;

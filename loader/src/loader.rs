@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use context_engine_interface::abi::module::EngineModule;
 use context_engine_interface::record::EngineInfo;
 use context_engine_interface::{
-    ContextEngine, EngineContext, EngineContextFields, EngineError, EngineHost, ErrorCode, RemoteEngine,
+    ContextEngine, EngineContext, EngineContextFields, EngineError, EngineHost, EngineTools, ErrorCode, RemoteEngine,
 };
 use context_engine_legacy::LegacyEngine;
 use context_engine_transcript::TokenCounter;
@@ -20,6 +20,7 @@ use crate::dylib::signals;
 use crate::error::{LoaderError, Problem, Step};
 use crate::find::PluginDirectory;
 use crate::known::Known;
+use crate::open;
 use crate::platform::create_private_dir;
 use crate::probe::{self, ProbeFailure, ProbeOptions, ProbeReport};
 use crate::quarantine::marks::{self, Marks};
@@ -27,7 +28,7 @@ use crate::quarantine::{self, Fault, Quarantine, QuarantineKey, Subject, Verdict
 use crate::stage::Digest;
 use crate::supervise::{
     CancelToken, Deadlines, Engine, EngineHandle, EngineServices, EngineThreads, Fate, HostParamPolicy, HostProfile,
-    Lease, Lost, MAX_LOST, NoServices, Opener, Plugged, Refused, Supervised,
+    Instance, Lease, Lost, MAX_LOST, NoServices, Opener, Plugged, Refused, Supervised,
 };
 use crate::trust::TrustPolicy;
 
@@ -146,8 +147,31 @@ impl Loader {
         info: EngineInfo,
         creation: &Creation,
     ) -> Result<EngineHandle, LoaderError> {
+        self.linked_instance(Instance::Linked(engine), info, creation)
+    }
+
+    /// The same, of an engine that has tools.
+    ///
+    /// # Errors
+    /// As [`linked`](Self::linked).
+    pub fn linked_with_tools(
+        &self,
+        engine: Arc<dyn EngineTools>,
+        info: EngineInfo,
+        creation: &Creation,
+    ) -> Result<EngineHandle, LoaderError> {
+        self.linked_instance(Instance::LinkedWithTools(engine), info, creation)
+    }
+
+    fn linked_instance(
+        &self,
+        instance: Instance,
+        info: EngineInfo,
+        creation: &Creation,
+    ) -> Result<EngineHandle, LoaderError> {
         let (quarantine, host) = (self.quarantine.clone(), self.options.host.clone());
-        Ok(EngineHandle::linked(Supervised::linked(engine, info), self.legacy(creation)?, (quarantine, host)))
+        let engine = Supervised::linked(Arc::new(instance), info);
+        Ok(EngineHandle::linked(engine, self.legacy(creation)?, (quarantine, host)))
     }
 
     fn legacy(&self, creation: &Creation) -> Result<Supervised, LoaderError> {
@@ -156,7 +180,7 @@ impl Loader {
             LoaderError::new(&self.options.state_dir, Step::Open, Problem::Legacy { reason })
         };
         let legacy = self.creation_of(LEGACY, creation).lend(LegacyEngine::create).map_err(refuse)?;
-        Ok(Supervised::linked(Arc::new(legacy), LegacyEngine::info()))
+        Ok(Supervised::linked(Arc::new(Instance::Linked(Arc::new(legacy))), LegacyEngine::info()))
     }
 
     /// What was learned of builds by running them.
@@ -262,7 +286,7 @@ impl Loader {
             return Err(if convicts { held(error) } else { error.into() });
         }
         let threads = EngineThreads::new(subject.clone(), marks, lost);
-        self.create(&plugin, creation, &threads).map_err(|failure| match failure {
+        let has_tools = self.create(&plugin, creation, &threads).map_err(|failure| match failure {
             Uncreated::Refused(error) => Refused::from(error),
             Uncreated::Broken(fault, reason) => {
                 self.quarantine.add(&subject, "create", fault, &reason);
@@ -276,7 +300,7 @@ impl Loader {
             Box::new(move |key| builds.refuse_host_param(digest, key)),
         );
         let plugged = Plugged { subject, threads, deadlines: creation.deadlines.clone() };
-        Ok(Supervised::loaded(info, policy, plugged))
+        Ok(Supervised::loaded((info, has_tools), policy, plugged))
     }
 
     /// The marks of this process. Before the first, what earlier processes left is looked through: who died in an engine
@@ -290,8 +314,8 @@ impl Loader {
     }
 
     /// Opens the plugin's library and creates an instance, both on a thread of the engine's own: constructors and `create`
-    /// are its code.
-    fn create(&self, plugin: &Plugin, creation: &Creation, threads: &EngineThreads) -> Result<(), Uncreated> {
+    /// are its code. Whether it has tools.
+    fn create(&self, plugin: &Plugin, creation: &Creation, threads: &EngineThreads) -> Result<bool, Uncreated> {
         let limit = creation.deadlines.of("create");
         let lease = Arc::new(Lease::new(Arc::new(NoServices), CancelToken::new(), Some(limit)));
         let owned = self.creation_of(&plugin.info().id, creation);
@@ -310,17 +334,20 @@ impl Loader {
                 let created = module_of(&plugin, &modules);
                 let created = created.map_err(|error| Uncreated::Refused(error.about(&plugin.info().id)));
                 let created = created.inspect(|_| watch()).and_then(|module| {
-                    owned.lend(|ctx| module.create()(ctx).into_result()).map_err(|error| match error.code {
-                        ErrorCode::PANICKED => Uncreated::Broken(Fault::Panic, error.to_string()),
-                        // A wrong configuration, a service that is not there: what a person mends without a new build.
-                        _ => refuse(Problem::Create { reason: error.to_string() }),
-                    })
+                    let tools = open::tools(module, &plugin.inspection.record).map_err(&refuse)?;
+                    let object =
+                        owned.lend(|ctx| module.create()(ctx).into_result()).map_err(|error| match error.code {
+                            ErrorCode::PANICKED => Uncreated::Broken(Fault::Panic, error.to_string()),
+                            // A wrong configuration, a service that is not there: what a person mends without a new build.
+                            _ => refuse(Problem::Create { reason: error.to_string() }),
+                        })?;
+                    Ok((Arc::new(Instance::Loaded(RemoteEngine::new(object), tools)) as Engine, tools.is_some()))
                 });
                 // What the host has changed since it gave up waiting is the host's.
                 if !lease.is_over() {
                     give_handlers_back(&before, &plugin);
                 }
-                created.map(|object| Arc::new(RemoteEngine::new(object)) as Engine)
+                created
             }
         };
         match threads.create(limit, &lease, work) {

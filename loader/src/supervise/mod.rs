@@ -10,6 +10,8 @@
 //! | `members` | what is called outside of prompts and turns |
 //! | `turn` | what an engine is given of a turn, and by which member |
 //! | `assemble` | whether a plan is believed, and the prompt it makes |
+//! | `tools` | which tools of an engine are offered, and what their answers are |
+//! | `instance` | how a linked engine and a loaded one are asked alike |
 //! | `supervised` | one call of one member, and whose fault it is when there is no answer |
 //! | `threads` | which thread an engine's code runs on, and when its caller leaves |
 //! | `ticket` | one call on its way to a thread and back, and who was too late |
@@ -28,6 +30,7 @@ mod deadlines;
 mod handle;
 mod history;
 mod host_params;
+mod instance;
 mod lease;
 mod members;
 mod plan;
@@ -36,6 +39,7 @@ mod services;
 mod supervised;
 mod threads;
 mod ticket;
+mod tools;
 mod turn;
 
 use std::sync::Arc;
@@ -53,15 +57,17 @@ pub use members::{CompactRequest, CompactTarget};
 pub use projection::{Projection, ProjectionMode};
 pub use services::EngineServices;
 pub use threads::{MAX_LOST, MAX_THREADS};
+pub use tools::{EngineTool, ToolAnswer};
 pub use turn::{TurnFacts, TurnTaken};
 
 pub(crate) use handle::{Opener, Refused};
 pub(crate) use host_params::HostParamPolicy;
+pub(crate) use instance::{Engine, Instance};
 pub(crate) use lease::Lease;
 pub(crate) use plan::takes;
 pub(crate) use supervised::{Plugged, Supervised};
 pub(crate) use threads::{EngineThreads, Fate, Lost};
-pub(crate) use ticket::Engine;
+pub(crate) use tools::{left_out_of, read_tools};
 
 /// What a session calls an engine about: who asks, and with which growing part. Owned, because an engine that does not
 /// return keeps it.

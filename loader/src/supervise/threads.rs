@@ -21,11 +21,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use context_engine_interface::ContextEngine;
-
 use super::cancel::CancelToken;
+use super::instance::{Engine, Instance};
 use super::lease::{Lease, NoServices};
-use super::ticket::{DONE, Engine, Job, LATE, LEFT, REFUSED, RUNNING, TOLD, Ticket, WAITING, Work, Workplace, lock};
+use super::ticket::{DONE, Job, LATE, LEFT, REFUSED, RUNNING, TOLD, Ticket, WAITING, Work, Workplace, lock};
 use crate::quarantine::Subject;
 use crate::quarantine::marks::{MarkSlot, Marks};
 
@@ -114,16 +113,16 @@ impl EngineThreads {
         EngineThreads { pool: Arc::new(pool) }
     }
 
-    /// Has `create` make the instance, and waits at most `limit` for it. One that is made too late is dropped where it
+    /// Has `create` make the instance and say something about it, and waits at most `limit` for it. One that is made too late is dropped where it
     /// was made.
-    pub(crate) fn create<E: Send + 'static>(
+    pub(crate) fn create<T: Send + 'static, E: Send + 'static>(
         &self,
         limit: Duration,
         lease: &Arc<Lease>,
-        create: impl FnOnce() -> Result<Engine, E> + Send + 'static,
-    ) -> Fate<Result<(), E>> {
+        create: impl FnOnce() -> Result<(Engine, T), E> + Send + 'static,
+    ) -> Fate<Result<T, E>> {
         let create = move || match create() {
-            Ok(engine) => (Ok(()), Some(engine)),
+            Ok((engine, about)) => (Ok(about), Some(engine)),
             Err(error) => (Err(error), None),
         };
         self.wait_for("create", limit, (lease, &CancelToken::new()), Work::Create(Box::new(create)))
@@ -141,7 +140,7 @@ impl EngineThreads {
         member: &'static str,
         limit: Duration,
         with: (&Arc<Lease>, &CancelToken),
-        call: impl FnOnce(&dyn ContextEngine) -> R + Send + 'static,
+        call: impl FnOnce(&Instance) -> R + Send + 'static,
     ) -> Fate<R> {
         self.wait_for(member, limit, with, Work::Call(Box::new(call)))
     }
