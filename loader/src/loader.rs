@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::builds::Builds;
 use crate::catalog::Plugin;
 use crate::dylib::signals;
-use crate::error::{LoaderError, Problem, Step};
+use crate::error::{LoaderError, Problem};
 use crate::find::PluginDirectory;
 use crate::known::Known;
 use crate::open;
@@ -26,6 +26,7 @@ use crate::probe::{self, ProbeFailure, ProbeOptions, ProbeReport};
 use crate::quarantine::marks::{self, Marks};
 use crate::quarantine::{self, Fault, Quarantine, QuarantineKey, Subject, Verdict};
 use crate::stage::Digest;
+use crate::step::Step;
 use crate::supervise::{
     CancelToken, Deadlines, Engine, EngineHandle, EngineServices, EngineThreads, Fate, HostParamPolicy, HostProfile,
     Instance, Lease, Lost, MAX_LOST, NoServices, Opener, Plugged, Refused, Supervised,
@@ -227,7 +228,8 @@ impl Loader {
         self.quarantine.holds(&creation.key(&plugin.staged.digest))
     }
 
-    /// Tries the plugin out in a child process, unless it passed before with this configuration: then `None`.
+    /// Tries the plugin out in a child process, unless it passed before with this configuration: then `None`. Whether the
+    /// configuration fits the plugin's schema is asked before, with [`Plugin::check_config`].
     ///
     /// # Errors
     /// [`ProbeFailure`]; nobody is set aside for it. Without [`LoaderOptions::probe`], `NotRun`.
@@ -256,6 +258,7 @@ impl Loader {
         if let Some(text) = self.options.host.lacks(&info, "agent-run") {
             return Err(refuse(Step::Call, Problem::HostCapability { text }).into());
         }
+        plugin.check_config(creation.config.as_ref())?;
         let marks = self.marks();
         let digest = plugin.staged.digest;
         let subject = Subject {
