@@ -22,11 +22,13 @@
 
 pub mod builds;
 mod catalog;
+mod creation;
 mod dlerror;
 mod dylib;
 mod error;
 pub mod find;
 pub mod inspect;
+mod instances;
 mod known;
 mod loader;
 mod manifest;
@@ -45,9 +47,10 @@ pub use builds::Builds;
 pub use catalog::Plugin;
 /// Version of the built-in engine: of its behaviour, not of its crate.
 pub use context_engine_legacy::VERSION as LEGACY_VERSION;
+pub use creation::Creation;
 pub use error::{LoaderError, Problem};
 pub use find::{Origin, PluginDirectory};
-pub use loader::{Creation, LEGACY, Loader, LoaderOptions, OnFailure};
+pub use loader::{LEGACY, Loader, LoaderOptions, OnFailure};
 pub use manifest::Manifest;
 pub use probe::{ProbeFailure, ProbeOptions, ProbeReport, ProbeStep};
 pub use schema::ConfigFault;

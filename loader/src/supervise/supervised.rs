@@ -88,6 +88,8 @@ pub(crate) struct Supervised {
     without_tool: AtomicBool,
     /// Why it is not called any more.
     set_aside: OnceLock<String>,
+    /// Whether the quarantine it was set aside for is on record.
+    on_record: AtomicBool,
 }
 
 impl Supervised {
@@ -115,6 +117,7 @@ impl Supervised {
             has_tools,
             without_tool: AtomicBool::new(false),
             set_aside: OnceLock::new(),
+            on_record: AtomicBool::new(false),
         }
     }
 
@@ -131,8 +134,18 @@ impl Supervised {
     }
 
     /// Why the engine is not called any more.
-    pub(super) fn why_set_aside(&self) -> Option<&str> {
+    pub(crate) fn why_set_aside(&self) -> Option<&str> {
         self.set_aside.get().map(String::as_str)
+    }
+
+    /// The quarantine it was set aside for is on record.
+    pub(super) fn is_on_record_now(&self) {
+        self.on_record.store(true, Ordering::Release);
+    }
+
+    /// Why it was set aside for a quarantine, once that is on record: whoever shares it may wait for it to be lifted.
+    pub(super) fn why_quarantined(&self) -> Option<&str> {
+        self.why_set_aside().filter(|_| self.on_record.load(Ordering::Acquire))
     }
 
     /// Calls `member` with the host params the engine takes; once more for each one an older engine refuses.
@@ -290,7 +303,7 @@ impl Supervised {
     /// Has the engine release what it holds, its destructor included, and waits for both: a host that ends the process
     /// now must know that its store is written. It takes no more calls.
     pub(super) fn dispose(&self, reason: &str) -> Result<(), Failure> {
-        if self.set_aside.set(format!("it was disposed ({reason})")).is_err() {
+        if self.set_aside.set(format!("{} was disposed ({reason})", self.info.id)).is_err() {
             return Ok(());
         }
         let answer = match &self.home {

@@ -224,7 +224,7 @@ impl EngineThreads {
                     }
                 } else if ticket.moves(TOLD, LEFT) {
                     let should_end = begun.map_or(now, |begun| begun + limit.min(far));
-                    Pool::leave(&self.pool, Arc::clone(ticket) as Arc<dyn Job>, should_end);
+                    Pool::leave(&self.pool, Arc::clone(ticket) as Arc<dyn Job>, should_end, cancelled);
                     return given_up(cancelled);
                 }
                 continue;
@@ -412,8 +412,9 @@ impl Pool {
         }
     }
 
-    /// Gives up the thread that runs `job`; those that wait get another.
-    fn leave(pool: &Arc<Pool>, job: Arc<dyn Job>, should_end: Instant) {
+    /// Gives up the thread that runs `job`. Those that wait get another when it was only cancelled; for a deadline that was
+    /// missed the engine is about to be set aside, and nothing more of it begins.
+    fn leave(pool: &Arc<Pool>, job: Arc<dyn Job>, should_end: Instant, cancelled: bool) {
         pool.lost.fetch_add(1, Ordering::Relaxed);
         let mut state = pool.state();
         state.threads -= 1;
@@ -421,7 +422,7 @@ impl Pool {
         if !job.has_ended() {
             state.left.push((should_end, job));
         }
-        if !state.jobs.is_empty() && !pool.has_lost_too_many() && Pool::spawn(pool).is_ok() {
+        if cancelled && !state.jobs.is_empty() && !pool.has_lost_too_many() && Pool::spawn(pool).is_ok() {
             state.threads += 1;
         }
     }
