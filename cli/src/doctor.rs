@@ -104,6 +104,8 @@ enum Checked {
 
 struct Read {
     plugin: Plugin,
+    /// What of the engine's configuration does not fit the plugin's schema.
+    misfit: Option<String>,
     probe: Probed,
     held: Option<Arc<Record>>,
     lacks: Option<String>,
@@ -123,7 +125,9 @@ fn check(host: &Host, found: Result<Plugin, LoaderError>, args: &DoctorArgs) -> 
         Err(error) => return Checked::Refused(error),
     };
     let creation = host.creation(&plugin.info().id, None);
-    let probe = match args.no_probe {
+    let misfit = plugin.check_config(creation.config.as_ref()).err().map(|error| error.problem.to_string());
+    // It would not be created with it.
+    let probe = match args.no_probe || misfit.is_some() {
         true => Probed::NotAsked,
         false => match host.loader.probe(&plugin, &creation) {
             Ok(report) => Probed::Passed(report.map(|report| report.took)),
@@ -134,6 +138,7 @@ fn check(host: &Host, found: Result<Plugin, LoaderError>, args: &DoctorArgs) -> 
         held: host.loader.held(&plugin, &creation),
         lacks: host.loader.lacks(&plugin),
         refused_params: host.loader.builds().refused_host_params(plugin.staged().digest).into_iter().collect(),
+        misfit,
         probe,
         plugin,
     }))
@@ -144,6 +149,9 @@ impl Read {
     fn obstacle(&self) -> Option<(&'static str, String)> {
         if let Some(lacks) = &self.lacks {
             return Some(("host", lacks.clone()));
+        }
+        if let Some(misfit) = &self.misfit {
+            return Some(("config", misfit.clone()));
         }
         if let Some(record) = &self.held {
             let id = &record.engine;

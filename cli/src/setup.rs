@@ -54,7 +54,7 @@ impl Host {
             state_dir: home.state(),
             policy: config.trust_policy(),
             probe: probe(),
-            host: HostProfile { label: "the context-engine command".to_owned(), ..HostProfile::default() },
+            host: HostProfile::new("the context-engine command"),
             on_failure: config.on_failure(),
         });
         Ok(Host { home, config, directories, loader })

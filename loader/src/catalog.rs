@@ -6,14 +6,17 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use context_engine_interface::record::EngineInfo;
+use serde_json::Value;
 
-use crate::error::{LoaderError, Problem, Step};
+use crate::error::{LoaderError, Problem, VERSION_IN_MANIFEST};
 use crate::find::{self, Candidate, Origin};
 use crate::inspect::{self, Inspection};
 use crate::known::Stamp;
 use crate::loader::{LEGACY, Loader};
 use crate::platform::CAN_LOAD;
+use crate::schema;
 use crate::stage::{self, Digest, Staged};
+use crate::step::Step;
 use crate::trust::{self, TrustPolicy};
 
 /// A staged copy that nothing uses is removed when it is older than this: another host may be about to open it.
@@ -47,6 +50,28 @@ impl Plugin {
     /// The engine it ships.
     pub fn info(&self) -> &EngineInfo {
         &self.inspection.record.engine
+    }
+
+    /// Whether its manifest has a schema for the engine's configuration. A bare library has none.
+    pub fn has_config_schema(&self) -> bool {
+        self.config_schema().is_some()
+    }
+
+    fn config_schema(&self) -> Option<&Value> {
+        self.candidate.manifest.as_ref()?.config_schema.as_ref()
+    }
+
+    /// Whether the engine may be created with `config` (`plugins.entries.<id>.config`), as far as the plugin's schema says.
+    /// Runs no plugin code; what an engine refuses beyond that it says itself when it is created.
+    ///
+    /// # Errors
+    /// [`Problem::Config`] with everything that does not fit.
+    pub fn check_config(&self, config: Option<&Value>) -> Result<(), LoaderError> {
+        let Some(schema) = self.config_schema() else { return Ok(()) };
+        // A schema that is none was refused with its manifest.
+        let faults = schema::faults(schema, &self.info().id, config)
+            .map_err(|reason| refused(self, Step::Config, Problem::Manifest { reason }))?;
+        if faults.is_empty() { Ok(()) } else { Err(refused(self, Step::Config, Problem::Config { faults })) }
     }
 }
 
@@ -137,6 +162,13 @@ impl Loader {
             let problem = Problem::Identity { left_name: "plugin.json", left, right_name: "library", right };
             return Err(refused(&plugin, Step::Inspect, problem));
         }
+        let version = &plugin.info().version;
+        if let Some(manifest) = manifest.filter(|manifest| manifest.version.to_string() != *version) {
+            let (left, right) = (manifest.version.to_string(), version.clone());
+            let problem =
+                Problem::Identity { left_name: VERSION_IN_MANIFEST, left, right_name: "version in the library", right };
+            return Err(refused(&plugin, Step::Inspect, problem));
+        }
         if !CAN_LOAD {
             return Err(refused(&plugin, Step::Inspect, Problem::StaticHost));
         }
@@ -174,7 +206,7 @@ fn refused(plugin: &Plugin, step: Step, problem: Problem) -> LoaderError {
 
 /// Whether a refused plugin says that it is `id`: in its record or in its manifest.
 fn speaks_of(error: &LoaderError, id: &str) -> bool {
-    let in_manifest = matches!(&error.problem, Problem::Identity { left, .. } if left == id);
+    let in_manifest = matches!(&error.problem, Problem::Identity { left_name: "plugin.json", left, .. } if left == id);
     in_manifest || error.engine.as_deref() == Some(id)
 }
 

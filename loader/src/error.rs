@@ -1,44 +1,12 @@
 //! The crate's one error type: every refusal of a plugin, with the step that refused it.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::probe::ProbeFailure;
+use crate::schema::{self, ConfigFault};
+use crate::step::Step;
 use crate::text::{cut, on_one_line, short, shown};
 use crate::trust::Exposed;
-
-/// The steps from a file to an answered call, in order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Step {
-    /// Looking through the plugins directories.
-    Find,
-    /// Copying the file into the private directory.
-    Stage,
-    /// Reading the file without running it.
-    Inspect,
-    /// Asking whether it may be used: the configuration, and who could have changed it.
-    Trust,
-    /// Trying the library out in a child process.
-    Probe,
-    /// Opening the library and creating the engine.
-    Open,
-    /// Calling the engine.
-    Call,
-}
-
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Step::Find => "find",
-            Step::Stage => "stage",
-            Step::Inspect => "inspect",
-            Step::Trust => "trust",
-            Step::Probe => "probe",
-            Step::Open => "open",
-            Step::Call => "call",
-        })
-    }
-}
 
 /// Why a plugin is not used. One line, for the person who has to act on it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -347,6 +315,12 @@ pub enum Problem {
         /// What happened.
         reason: String,
     },
+    /// The configuration does not fit the plugin's schema.
+    #[error("{}; change config.json5", schema::in_one_line(faults))]
+    Config {
+        /// Everything that does not fit, by place.
+        faults: Vec<ConfigFault>,
+    },
     /// The engine's constructor failed.
     #[error("the engine could not be created: {reason}; look at plugins.entries.<id>.config")]
     Create {
@@ -391,6 +365,12 @@ pub enum Problem {
         /// What it was asked for.
         asked: &'static str,
     },
+    /// No answer to an extension that its record declares.
+    #[error("its record declares {declared}, which the library does not have; export the engine with `export_engine!`")]
+    NoExtension {
+        /// The extension.
+        declared: &'static str,
+    },
     /// The child process that tried it out.
     #[error(transparent)]
     Probe(#[from] ProbeFailure),
@@ -403,9 +383,13 @@ fn shadowed(id: &str, winner: &Path, same_file: bool) -> String {
     }
 }
 
+/// Where a manifest's version stands, as [`Problem::Identity`] calls it.
+pub(crate) const VERSION_IN_MANIFEST: &str = "version in plugin.json";
+
 fn same(left_name: &str, right: &str) -> String {
     match left_name {
         "plugin.json" => format!("write \"id\": \"{}\" in plugin.json", short(right)),
+        VERSION_IN_MANIFEST => format!("write \"version\": \"{}\" in plugin.json", short(right)),
         _ => "make them the same".to_owned(),
     }
 }

@@ -10,6 +10,7 @@
 //! | 2 stage | [`stage`] |
 //! | 3 inspect | [`inspect`] |
 //! | 4 trust | [`trust`] |
+//! | – configuration | `schema`: an engine is not created with one that does not fit |
 //! | 5 probe | [`probe`] |
 //! | 6 open | `open`, `dylib` |
 //! | 7 call | [`supervise`]; who may be called: [`quarantine`] |
@@ -21,11 +22,13 @@
 
 pub mod builds;
 mod catalog;
+mod creation;
 mod dlerror;
 mod dylib;
 mod error;
 pub mod find;
 pub mod inspect;
+mod instances;
 mod known;
 mod loader;
 mod manifest;
@@ -33,7 +36,9 @@ mod open;
 pub mod platform;
 pub mod probe;
 pub mod quarantine;
+mod schema;
 pub mod stage;
+mod step;
 pub mod supervise;
 mod text;
 pub mod trust;
@@ -42,14 +47,18 @@ pub use builds::Builds;
 pub use catalog::Plugin;
 /// Version of the built-in engine: of its behaviour, not of its crate.
 pub use context_engine_legacy::VERSION as LEGACY_VERSION;
-pub use error::{LoaderError, Problem, Step};
+pub use creation::Creation;
+pub use error::{LoaderError, Problem};
 pub use find::{Origin, PluginDirectory};
-pub use loader::{Creation, LEGACY, Loader, LoaderOptions, OnFailure};
+pub use loader::{LEGACY, Loader, LoaderOptions, OnFailure};
 pub use manifest::Manifest;
 pub use probe::{ProbeFailure, ProbeOptions, ProbeReport, ProbeStep};
+pub use schema::ConfigFault;
+pub use step::Step;
 pub use supervise::{
-    Answer, AssembleError, AssembleRequest, Assembled, Call, CancelToken, CompactRequest, Deadlines, EngineHandle,
-    HostProfile, NoServices, Permit, PreparedHistory, SessionServices, TurnTaken,
+    Answer, AssembleError, AssembleRequest, Assembled, Call, CancelToken, CompactRequest, CompactTarget, Deadlines,
+    EngineHandle, EngineTool, HostProfile, NoServices, Permit, PreparedHistory, Projection, ProjectionMode,
+    SessionServices, ToolAnswer, TurnFacts, TurnTaken,
 };
 pub use text::{on_one_line, steers};
 pub use trust::TrustPolicy;

@@ -1,32 +1,32 @@
 //! The loader: takes the steps one after the other and hands out engine handles that always answer.
 
-use std::collections::{BTreeMap, HashMap};
-use std::path::{Path, PathBuf};
+use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use context_engine_interface::abi::module::EngineModule;
 use context_engine_interface::record::EngineInfo;
-use context_engine_interface::{
-    ContextEngine, EngineContext, EngineContextFields, EngineError, EngineHost, ErrorCode, RemoteEngine,
-};
+use context_engine_interface::{ContextEngine, EngineError, EngineHost, EngineTools, ErrorCode, RemoteEngine};
 use context_engine_legacy::LegacyEngine;
-use context_engine_transcript::TokenCounter;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::builds::Builds;
 use crate::catalog::Plugin;
+use crate::creation::{Creation, OwnedCreation};
 use crate::dylib::signals;
-use crate::error::{LoaderError, Problem, Step};
+use crate::error::{LoaderError, Problem};
 use crate::find::PluginDirectory;
+use crate::instances::{Instances, Taken};
 use crate::known::Known;
-use crate::platform::create_private_dir;
+use crate::open;
 use crate::probe::{self, ProbeFailure, ProbeOptions, ProbeReport};
 use crate::quarantine::marks::{self, Marks};
-use crate::quarantine::{self, Fault, Quarantine, QuarantineKey, Subject, Verdict};
+use crate::quarantine::{self, Fault, Quarantine, Subject, Verdict};
 use crate::stage::Digest;
+use crate::step::Step;
 use crate::supervise::{
-    CancelToken, Deadlines, Engine, EngineHandle, EngineServices, EngineThreads, Fate, HostParamPolicy, HostProfile,
+    CancelToken, Engine, EngineHandle, EngineServices, EngineThreads, Fate, HostParamPolicy, HostProfile, Instance,
     Lease, Lost, MAX_LOST, NoServices, Opener, Plugged, Refused, Supervised,
 };
 use crate::trust::TrustPolicy;
@@ -62,34 +62,6 @@ pub enum OnFailure {
     Stop,
 }
 
-/// What an engine is created with.
-#[derive(Debug, Clone, Default)]
-pub struct Creation {
-    /// The engine's configuration (`plugins.entries.<id>.config`).
-    pub config: Option<Value>,
-    /// The agent's folder.
-    pub agent_dir: Option<PathBuf>,
-    /// The workspace the agent works in.
-    pub workspace_dir: Option<PathBuf>,
-    /// What the engine's token counts are made with; the default counter when absent.
-    pub counter: Option<TokenCounter>,
-    /// How long the engine may take for each member.
-    pub deadlines: Deadlines,
-}
-
-impl Creation {
-    /// The build together with what the engine is configured with, its deadlines included: another of either starts clean.
-    fn key(&self, digest: &Digest) -> QuarantineKey {
-        let changes = self.deadlines.changes();
-        if changes.is_empty() {
-            return QuarantineKey::of(digest, self.config.as_ref());
-        }
-        let changes: BTreeMap<&str, u64> =
-            changes.into_iter().map(|(member, ms)| (member, u64::try_from(ms).unwrap_or(u64::MAX))).collect();
-        QuarantineKey::of(digest, Some(&json!({ "config": self.config, "timeoutsMs": changes })))
-    }
-}
-
 /// Finds, checks and opens engines. Clones share what was learned.
 #[derive(Clone)]
 pub struct Loader {
@@ -104,6 +76,8 @@ pub struct Loader {
     modules: Arc<Mutex<HashMap<Digest, EngineModule>>>,
     /// Threads that did not come back, by build.
     lost: Arc<Mutex<HashMap<Digest, Lost>>>,
+    /// Instances that are alive.
+    instances: Arc<Instances>,
     /// Where engines keep their things, each in a folder of its own.
     engines: PathBuf,
 }
@@ -122,17 +96,19 @@ impl Loader {
             marks: Arc::default(),
             modules: Arc::default(),
             lost: Arc::default(),
+            instances: Arc::default(),
             engines,
         }
     }
 
     /// A loader for a trial, whose outcome must not depend on another's: its engines keep their things in `engines`, and
-    /// one that fails is set aside by this loader alone. What is set aside already stays so.
+    /// one that fails is set aside by this loader alone. What is set aside already stays so. No instance is shared with
+    /// another loader.
     #[must_use]
     pub fn on_trial(&self, engines: PathBuf) -> Loader {
         // What earlier hosts left is judged for all, not for the trial.
         self.marks();
-        Loader { quarantine: self.quarantine.on_trial(), engines, ..self.clone() }
+        Loader { quarantine: self.quarantine.on_trial(), instances: Arc::default(), engines, ..self.clone() }
     }
 
     /// A handle on an engine that is linked into this program. It is trusted: its calls have no deadline, and it stays
@@ -146,8 +122,31 @@ impl Loader {
         info: EngineInfo,
         creation: &Creation,
     ) -> Result<EngineHandle, LoaderError> {
+        self.linked_instance(Instance::Linked(engine), info, creation)
+    }
+
+    /// The same, of an engine that has tools.
+    ///
+    /// # Errors
+    /// As [`linked`](Self::linked).
+    pub fn linked_with_tools(
+        &self,
+        engine: Arc<dyn EngineTools>,
+        info: EngineInfo,
+        creation: &Creation,
+    ) -> Result<EngineHandle, LoaderError> {
+        self.linked_instance(Instance::LinkedWithTools(engine), info, creation)
+    }
+
+    fn linked_instance(
+        &self,
+        instance: Instance,
+        info: EngineInfo,
+        creation: &Creation,
+    ) -> Result<EngineHandle, LoaderError> {
         let (quarantine, host) = (self.quarantine.clone(), self.options.host.clone());
-        Ok(EngineHandle::linked(Supervised::linked(engine, info), self.legacy(creation)?, (quarantine, host)))
+        let engine = Supervised::linked(Arc::new(instance), info);
+        Ok(EngineHandle::linked(engine, self.legacy(creation)?, (quarantine, host)))
     }
 
     fn legacy(&self, creation: &Creation) -> Result<Supervised, LoaderError> {
@@ -156,7 +155,7 @@ impl Loader {
             LoaderError::new(&self.options.state_dir, Step::Open, Problem::Legacy { reason })
         };
         let legacy = self.creation_of(LEGACY, creation).lend(LegacyEngine::create).map_err(refuse)?;
-        Ok(Supervised::linked(Arc::new(legacy), LegacyEngine::info()))
+        Ok(Supervised::linked(Arc::new(Instance::Linked(Arc::new(legacy))), LegacyEngine::info()))
     }
 
     /// What was learned of builds by running them.
@@ -170,6 +169,9 @@ impl Loader {
     }
 
     /// The engine with this id, or `legacy` with the reason why it is not that one.
+    ///
+    /// Handles on the same engine with the same configuration, folders and counter share one instance while one of them is
+    /// alive: when it fails for one of them, `legacy` answers all.
     ///
     /// # Errors
     /// When the built-in engine itself cannot be created; when this host lacks what the engine requires; when the engine
@@ -203,7 +205,8 @@ impl Loader {
         self.quarantine.holds(&creation.key(&plugin.staged.digest))
     }
 
-    /// Tries the plugin out in a child process, unless it passed before with this configuration: then `None`.
+    /// Tries the plugin out in a child process, unless it passed before with this configuration: then `None`. Whether the
+    /// configuration fits the plugin's schema is asked before, with [`Plugin::check_config`].
     ///
     /// # Errors
     /// [`ProbeFailure`]; nobody is set aside for it. Without [`LoaderOptions::probe`], `NotRun`.
@@ -225,13 +228,14 @@ impl Loader {
         outcome.map(Some)
     }
 
-    fn open(&self, id: &str, creation: &Creation) -> Result<Supervised, Refused> {
+    fn open(&self, id: &str, creation: &Creation) -> Result<Arc<Supervised>, Refused> {
         let plugin = self.find(id)?;
         let refuse = |step, problem| LoaderError::new(&plugin.candidate.path, step, problem).about(id);
         let info = plugin.info().clone();
         if let Some(text) = self.options.host.lacks(&info, "agent-run") {
             return Err(refuse(Step::Call, Problem::HostCapability { text }).into());
         }
+        plugin.check_config(creation.config.as_ref())?;
         let marks = self.marks();
         let digest = plugin.staged.digest;
         let subject = Subject {
@@ -241,10 +245,16 @@ impl Loader {
             path: plugin.candidate.path.clone(),
         };
         let held = |error| Refused { error, held_by: Some(subject.key) };
+        let place = self.instances.place(creation.instance(&digest));
+        // From here on one session opens it, and those that ask meanwhile are told how that ended.
+        let mut place = Taken::of(&place);
         if let Some(record) = self.quarantine.holds(&subject.key) {
             let (operation, reason) = (record.operation.clone(), record.reason.clone());
             let problem = Problem::Quarantined { engine: id.to_owned(), operation, reason };
             return Err(held(refuse(Step::Call, problem)));
+        }
+        if let Some(alive) = place.alive() {
+            return Ok(alive);
         }
         let lost = self.lost_of(digest);
         let lost_now = lost.load(Ordering::Relaxed);
@@ -262,7 +272,7 @@ impl Loader {
             return Err(if convicts { held(error) } else { error.into() });
         }
         let threads = EngineThreads::new(subject.clone(), marks, lost);
-        self.create(&plugin, creation, &threads).map_err(|failure| match failure {
+        let has_tools = self.create(&plugin, creation, &threads).map_err(|failure| match failure {
             Uncreated::Refused(error) => Refused::from(error),
             Uncreated::Broken(fault, reason) => {
                 self.quarantine.add(&subject, "create", fault, &reason);
@@ -276,7 +286,7 @@ impl Loader {
             Box::new(move |key| builds.refuse_host_param(digest, key)),
         );
         let plugged = Plugged { subject, threads, deadlines: creation.deadlines.clone() };
-        Ok(Supervised::loaded(info, policy, plugged))
+        Ok(place.fill(Supervised::loaded((info, has_tools), policy, plugged)))
     }
 
     /// The marks of this process. Before the first, what earlier processes left is looked through: who died in an engine
@@ -290,8 +300,8 @@ impl Loader {
     }
 
     /// Opens the plugin's library and creates an instance, both on a thread of the engine's own: constructors and `create`
-    /// are its code.
-    fn create(&self, plugin: &Plugin, creation: &Creation, threads: &EngineThreads) -> Result<(), Uncreated> {
+    /// are its code. Whether it has tools.
+    fn create(&self, plugin: &Plugin, creation: &Creation, threads: &EngineThreads) -> Result<bool, Uncreated> {
         let limit = creation.deadlines.of("create");
         let lease = Arc::new(Lease::new(Arc::new(NoServices), CancelToken::new(), Some(limit)));
         let owned = self.creation_of(&plugin.info().id, creation);
@@ -310,17 +320,20 @@ impl Loader {
                 let created = module_of(&plugin, &modules);
                 let created = created.map_err(|error| Uncreated::Refused(error.about(&plugin.info().id)));
                 let created = created.inspect(|_| watch()).and_then(|module| {
-                    owned.lend(|ctx| module.create()(ctx).into_result()).map_err(|error| match error.code {
-                        ErrorCode::PANICKED => Uncreated::Broken(Fault::Panic, error.to_string()),
-                        // A wrong configuration, a service that is not there: what a person mends without a new build.
-                        _ => refuse(Problem::Create { reason: error.to_string() }),
-                    })
+                    let tools = open::tools(module, &plugin.inspection.record).map_err(&refuse)?;
+                    let object =
+                        owned.lend(|ctx| module.create()(ctx).into_result()).map_err(|error| match error.code {
+                            ErrorCode::PANICKED => Uncreated::Broken(Fault::Panic, error.to_string()),
+                            // A wrong configuration, a service that is not there: what a person mends without a new build.
+                            _ => refuse(Problem::Create { reason: error.to_string() }),
+                        })?;
+                    Ok((Arc::new(Instance::Loaded(RemoteEngine::new(object), tools)) as Engine, tools.is_some()))
                 });
                 // What the host has changed since it gave up waiting is the host's.
                 if !lease.is_over() {
                     give_handlers_back(&before, &plugin);
                 }
-                created.map(|object| Arc::new(RemoteEngine::new(object)) as Engine)
+                created
             }
         };
         match threads.create(limit, &lease, work) {
@@ -342,13 +355,12 @@ impl Loader {
     fn creation_of(&self, id: &str, creation: &Creation) -> OwnedCreation {
         // The built-in engine keeps nothing and must answer where nothing can be written.
         let state_dir = if id == LEGACY { PathBuf::new() } else { self.engines.join(id) };
-        let counter = creation.counter.unwrap_or_else(|| TokenCounter::for_model(None));
         OwnedCreation {
             config: creation.config.as_ref().map_or_else(String::new, Value::to_string),
             state_dir,
             agent_dir: creation.agent_dir.clone(),
             workspace_dir: creation.workspace_dir.clone(),
-            host: EngineHost::new(Arc::new(EngineServices::new(id, counter))),
+            host: EngineHost::new(Arc::new(EngineServices::new(id, creation.counter()))),
         }
     }
 }
@@ -364,37 +376,6 @@ enum Uncreated {
     Refused(LoaderError),
     /// It broke a rule no healthy engine breaks.
     Broken(Fault, String),
-}
-
-/// What an engine is created with, owned by the job that creates it.
-struct OwnedCreation {
-    config: String,
-    state_dir: PathBuf,
-    agent_dir: Option<PathBuf>,
-    workspace_dir: Option<PathBuf>,
-    host: EngineHost,
-}
-
-impl OwnedCreation {
-    fn make_state_dir(&self) -> std::io::Result<()> {
-        create_private_dir(&self.state_dir)
-    }
-
-    fn lend<E>(&self, create: impl FnOnce(EngineContext<'_>) -> Result<E, EngineError>) -> Result<E, EngineError> {
-        let (state_dir, agent_dir, workspace_dir) = (
-            self.state_dir.to_string_lossy(),
-            self.agent_dir.as_deref().map(Path::to_string_lossy),
-            self.workspace_dir.as_deref().map(Path::to_string_lossy),
-        );
-        let fields = EngineContextFields {
-            config_json: self.config.as_str().into(),
-            state_dir: state_dir.as_ref().into(),
-            agent_dir: agent_dir.as_deref().map(Into::into).into(),
-            workspace_dir: workspace_dir.as_deref().map(Into::into).into(),
-            host: &self.host,
-        };
-        fields.lend(create)
-    }
 }
 
 /// The plugin's module, opened now or before. Not opened under the lock: a constructor may never return.

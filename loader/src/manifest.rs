@@ -1,14 +1,17 @@
-//! `plugin.json` of a plugin folder: which library of the folder is for which platform.
+//! `plugin.json` of a plugin folder: which library of the folder is for which platform, and what the engine's configuration
+//! may be.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::error::{LoaderError, Problem, Step};
+use crate::error::{LoaderError, Problem};
 use crate::find::read_text;
 use crate::inspect::check_id;
 use crate::platform::TARGET;
+use crate::schema;
+use crate::step::Step;
 
 /// The longest manifest that is read, in bytes.
 const MAX_MANIFEST: u64 = 1 << 20;
@@ -26,7 +29,8 @@ pub struct Manifest {
     pub version: semver::Version,
     /// Target triple to path of the library, relative to the folder.
     pub libraries: BTreeMap<String, String>,
-    /// JSON schema of `plugins.entries.<id>.config`.
+    /// JSON Schema (draft 7 or 2020-12) of `plugins.entries.<id>.config`. It refers to its own parts only, never in a
+    /// circle; its defaults are not filled in.
     #[serde(default)]
     pub config_schema: Option<serde_json::Value>,
 }
@@ -35,7 +39,7 @@ impl Manifest {
     /// Reads the manifest of `folder`.
     ///
     /// # Errors
-    /// [`Problem::Io`], [`Problem::Manifest`] with the line that is wrong, or [`Problem::Id`].
+    /// [`Problem::Io`], [`Problem::Manifest`] with the line or the part of the schema that is wrong, or [`Problem::Id`].
     pub fn read(folder: &Path) -> Result<Manifest, LoaderError> {
         let path = folder.join(MANIFEST);
         let text = read_text(&path, MAX_MANIFEST).map_err(|error| {
@@ -45,6 +49,9 @@ impl Manifest {
         let manifest: Manifest = serde_json::from_str(&text).map_err(|error| refuse(&path, error.to_string()))?;
         let allowed = check_id(&manifest.id, "plugin.json");
         allowed.map_err(|problem| LoaderError::new(&path, Step::Find, problem).about(&manifest.id))?;
+        if let Some(schema) = &manifest.config_schema {
+            schema::check(schema).map_err(|reason| refuse(&path, reason).about(&manifest.id))?;
+        }
         Ok(manifest)
     }
 

@@ -5,11 +5,12 @@
 
 use std::path::Path;
 
-use context_engine_interface::abi::module::EngineModule;
+use context_engine_interface::abi::module::{EngineModule, Extension, ToolsV1};
 use context_engine_interface::record::Record;
 
 use crate::catalog::Plugin;
-use crate::error::{LoaderError, Problem, Step};
+use crate::error::{LoaderError, Problem};
+use crate::step::Step;
 use crate::{dlerror, dylib};
 
 /// Ids no engine can know, as they are shown, with the version asked for. One that answers them answers anything, and
@@ -45,6 +46,24 @@ pub(crate) fn library(path: &Path, record: &Record) -> Result<EngineModule, Prob
             right_name: "running library",
             right: running.as_str().to_owned(),
         }),
+    }
+}
+
+/// Tools, as a record names them.
+const TOOLS: &str = "tools/1";
+
+/// The library's `tools/1`, when its record declares it. What is not declared is not asked for.
+///
+/// # Errors
+/// [`Problem::NoExtension`] when the record declares what the library does not have.
+pub(crate) fn tools(module: EngineModule, record: &Record) -> Result<Option<ToolsV1>, Problem> {
+    if !record.extensions.iter().any(|declared| declared == TOOLS) {
+        return Ok(None);
+    }
+    let table = module.extension()("tools".into(), 1).into_option().map(|table| table.into_enum());
+    match table {
+        Some(Ok(Extension::Tools1(table))) => Ok(Some(table)),
+        Some(Err(_)) | None => Err(Problem::NoExtension { declared: TOOLS }),
     }
 }
 

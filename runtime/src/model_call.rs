@@ -149,8 +149,12 @@ impl LiveSession {
 
     /// Whether the session got shorter.
     fn compact(self: &Arc<Self>, handle: &EngineHandle, host_params: &Arc<Map<String, Value>>, tokens: u64) -> bool {
-        let request =
-            CompactRequest { token_budget: self.message_budget(), current_tokens: tokens, force: true, manual: false };
+        let request = CompactRequest {
+            token_budget: self.message_budget(),
+            current_tokens: tokens,
+            force: true,
+            ..CompactRequest::default()
+        };
         match handle.compact(&self.call(host_params), request) {
             Ok(answer) if answer.value.compacted => true,
             // Not its business, and it did not hand it on: the runtime's own compaction, in the same recovery (report G7).

@@ -80,8 +80,9 @@ impl Faulty {
 /// Short deadlines for what is to hang, long ones for the rest: this machine may be busy.
 fn creation(host: &TestHost, faults: &Value) -> Creation {
     let hangs = |place: &str| faults[place].as_str().is_some_and(|what| what.contains("hang") || what == "late-write");
-    let members = ["create", "bootstrap", "maintain", "ingest", "ingest_batch", "assemble", "after_turn", "compact"];
-    let short = members.into_iter().filter(|member| hangs(member)).map(|member| (member.to_owned(), LIMIT));
+    let turn = ["bootstrap", "maintain", "ingest", "ingest_batch", "assemble", "after_turn", "compact"];
+    let members = turn.into_iter().chain(["create", "list_tools", "call_tool"]);
+    let short = members.filter(|member| hangs(member)).map(|member| (member.to_owned(), LIMIT));
     let released = (hangs("dispose") || hangs("drop")).then(|| ("dispose".to_owned(), LIMIT));
     Creation {
         config: Some(json!({ "from_file": host.root().join("faults.json") })),

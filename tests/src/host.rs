@@ -72,8 +72,16 @@ impl TestHost {
 
     /// Copies the built plugin into the plugins directory as a plugin folder, its library as `lib/engine.so`.
     pub fn drop_in_folder(&self, name: &str, folder: &str) {
+        self.drop_in_folder_with(name, folder, json!({}));
+    }
+
+    /// The same, with these members in its `plugin.json`.
+    pub fn drop_in_folder_with(&self, name: &str, folder: &str, members: Value) {
         let libraries = json!({ context_engine_loader::platform::TARGET: "lib/engine.so" });
-        let manifest = json!({ "id": name, "version": "0.1.0", "libraries": libraries });
+        let mut manifest = json!({ "id": name, "version": "0.1.0", "libraries": libraries });
+        for (member, value) in members.as_object().into_iter().flatten() {
+            manifest[member] = value.clone();
+        }
         self.put(&format!("{folder}/plugin.json"), manifest.to_string());
         self.put(&format!("{folder}/lib/engine.so"), fs::read(build::plugin(name)).expect("built"));
     }

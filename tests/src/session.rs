@@ -164,7 +164,7 @@ pub fn assemble_in(
 /// # Errors
 /// As [`EngineHandle::compact`].
 pub fn compact(handle: &EngineHandle, call: &Call) -> Result<CompactResult, EngineError> {
-    let request = CompactRequest { token_budget: BUDGET, current_tokens: 90, force: true, manual: false };
+    let request = CompactRequest { token_budget: BUDGET, current_tokens: 90, force: true, ..CompactRequest::default() };
     handle.compact(call, request).map(|answer| answer.value)
 }
 

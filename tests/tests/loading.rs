@@ -336,8 +336,13 @@ fn what_an_engine_is_created_with_reaches_it() {
         counter: None,
         ..Creation::default()
     };
-    host.loader().engine("everything", &creation).expect("a handle");
-    let given = json!({ "config": { "keep": 3 }, "agentDir": "/agents/main", "workspaceDir": null, "tokens": 4 });
+    let loader = host.loader();
+    loader.engine("everything", &creation).expect("a handle");
+    let mut given = json!({ "config": { "keep": 3 }, "agentDir": "/agents/main", "workspaceDir": null, "tokens": 4 });
+    assert_eq!(host.given("everything", "create"), given);
+    let creation = Creation { agent_dir: None, workspace_dir: Some("/work/größe 漢".into()), ..creation };
+    loader.engine("everything", &creation).expect("a handle");
+    (given["agentDir"], given["workspaceDir"]) = (Value::Null, "/work/größe 漢".into());
     assert_eq!(host.given("everything", "create"), given);
 }
 

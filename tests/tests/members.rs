@@ -13,7 +13,9 @@ use context_engine_interface::{
     PrepareSubagentSpawnParamsFields, RollbackSubagentSpawnParamsFields, SubagentEndedParamsFields,
     ToolCallParamsFields, ToolsListParamsFields,
 };
-use context_engine_loader::{Answer, PreparedHistory, TurnTaken};
+use context_engine_loader::{
+    Answer, CompactRequest, CompactTarget, PreparedHistory, Projection, ProjectionMode, TurnTaken,
+};
 use context_engine_tests::boundary;
 use context_engine_tests::host::TestHost;
 use context_engine_tests::session::{BUDGET, Services, assemble, compact, history, messages, plain_call, three_turns};
@@ -52,8 +54,20 @@ fn assemble_is_given_the_history_and_answers_with_more_than_messages() {
     assert!(given["budget"].as_u64().is_some_and(|budget| budget <= BUDGET), "{given}");
     assert_eq!(prompt.system_prompt_addition.as_deref(), Some("an addition"));
     assert!(prompt.may_overflow);
+    let projection =
+        Projection { mode: ProjectionMode::ThreadBootstrap, epoch: Some("epoch-1".into()), fingerprint: None };
+    assert_eq!(prompt.projection, Some(projection));
     // It names a message it keeps as the source of its summary: that one is not summarised.
     assert_eq!((prompt.summarised, prompt.left_out), (0, 0));
+}
+
+#[test]
+fn a_prompt_the_host_had_to_fit_is_not_the_one_the_engine_projects() {
+    let host = everything();
+    let handle = host.engine("everything", json!({}));
+    let long = format!("user: {}", "many words ".repeat(400));
+    let prompt = assemble(&handle, &history(&[&long, "assistant: b", "user: c"]), 500).expect("a prompt");
+    assert_eq!((prompt.served_by.as_str(), prompt.fitted, prompt.projection), ("everything", true, None));
 }
 
 #[test]
@@ -105,14 +119,34 @@ fn compact_is_given_the_budget_and_may_delegate() {
     let host = everything();
     let handle = host.engine("everything", json!({}));
     let result = compact(&handle, &plain_call()).expect("an answer");
-    let given = json!({
-        "session": "s1", "budget": BUDGET, "force": true, "tokens": 90, "instructions": null,
-        "completed": r#"completed {"prompt":"summarise"}"#,
+    let mut given = json!({
+        "session": "s1", "budget": BUDGET, "force": true, "tokens": 90, "agent": null, "target": 0,
+        "instructions": null, "completed": r#"completed {"prompt":"summarise"}"#,
     });
     assert_eq!(host.given("everything", "compact"), given);
     assert!(result.ok && result.compacted);
     let request: Value = serde_json::from_str(result.reason.as_deref().unwrap_or("")).expect("the delegated request");
     assert_eq!((&request["sessionId"], &request["tokenBudget"]), (&json!("s1"), &json!(BUDGET)));
+
+    let asked = CompactRequest {
+        token_budget: BUDGET,
+        manual: true,
+        target: CompactTarget::Threshold,
+        custom_instructions: Some("keep the file names".to_owned()),
+        agent_id: Some("main".to_owned()),
+        ..CompactRequest::default()
+    };
+    handle.compact(&plain_call(), asked).expect("an answer");
+    for (key, value) in [
+        ("force", json!(false)),
+        ("tokens", json!(0)),
+        ("agent", json!("main")),
+        ("target", json!(1)),
+        ("instructions", json!("keep the file names")),
+    ] {
+        given[key] = value;
+    }
+    assert_eq!(host.given("everything", "compact"), given);
 }
 
 #[test]
@@ -127,7 +161,7 @@ fn a_finished_turn_is_handed_over_by_the_first_member_there_is() {
     assert_eq!(handle.take_turn(&plain_call(), &turn, whole, BUDGET), by("after_turn", "everything"));
     let given = host.given("everything", "after_turn");
     assert_eq!((&given["before"], &given["budget"], &given["summary"]), (&json!(2), &json!(BUDGET), &Value::Null));
-    assert_eq!(given["messages"].as_array().map(Vec::len), Some(4));
+    assert_eq!((&given["heartbeat"], given["messages"].as_array().map(Vec::len)), (&json!(false), Some(4)));
 
     let host = TestHost::with(&["strict"]);
     let handle = host.engine("strict", Value::Null);

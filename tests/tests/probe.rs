@@ -33,8 +33,10 @@ fn misbehaves(place: &str, what: &str) -> Value {
 #[test]
 fn a_sound_engine_passes_and_its_store_is_not_touched() {
     let report = Probe::of("probed").run(&json!({})).expect("it passes");
-    assert_eq!(report.log, ["create", "assemble", "3 messages, hurried: true", "dispose", "drop"]);
+    assert_eq!(report.log, ["create", "assemble", "3 messages, hurried: true", "tools", "dispose", "drop"]);
     assert_eq!(report.assemble, None);
+    let left_out = "tool 2: the name \"find it\" is not allowed: expected 1 to 64 letters, digits, `_` and `-`";
+    assert_eq!(report.tools.as_deref(), Some(left_out), "it is said, and no failure");
     assert!(report.took < LONG);
 }
 
@@ -62,6 +64,8 @@ fn an_error_the_engine_may_answer_is_no_fault_of_the_build() {
     );
     let report = probe.run(&misbehaves("assemble", "err")).expect("it passes");
     assert_eq!(report.assemble.as_deref(), Some("err on purpose"));
+    let report = probe.run(&misbehaves("tools", "err")).expect("it passes");
+    assert_eq!((report.assemble, report.tools.as_deref()), (None, Some("err on purpose")));
     for place in ["dispose", "drop"] {
         let report = probe.run(&misbehaves(place, "err")).expect("it passes");
         assert_eq!(report.assemble, None);
@@ -71,7 +75,7 @@ fn an_error_the_engine_may_answer_is_no_fault_of_the_build() {
 #[test]
 fn an_engine_that_ends_the_process_is_named_with_step_and_end() {
     let probe = Probe::of("probed");
-    for place in ["create", "assemble", "dispose", "drop"] {
+    for place in ["create", "assemble", "tools", "dispose", "drop"] {
         for (what, end) in [
             ("exit", "exits the process with code 3"),
             ("abort", "ends the process with signal 6 (SIGABRT)"),
@@ -85,9 +89,19 @@ fn an_engine_that_ends_the_process_is_named_with_step_and_end() {
 }
 
 #[test]
+fn tools_that_are_declared_and_not_there_are_found_out() {
+    let probe = Probe::of("probed").env(EXTENSION, "none");
+    assert_eq!(
+        probe.fails(&json!({}), true),
+        "its `extension` answers wrongly: its record declares tools/1, which the library does not have; export the \
+         engine with `export_engine!`"
+    );
+}
+
+#[test]
 fn a_panic_is_one_wherever_it_happens() {
     let probe = Probe::of("probed");
-    for place in ["create", "assemble", "dispose", "drop"] {
+    for place in ["create", "assemble", "tools", "dispose", "drop"] {
         let failure = probe.run(&misbehaves(place, "panic")).expect_err("it may not pass");
         assert!(failure.convicts());
         let ProbeFailure::Panicked { step, reason } = &failure else { panic!("{place}: {failure}") };
@@ -102,7 +116,7 @@ fn a_panic_is_one_wherever_it_happens() {
 #[test]
 fn an_engine_that_never_ends_is_ended_with_all_it_started() {
     let probe = Probe::of("probed").within(SHORT);
-    for place in ["create", "assemble", "dispose", "drop"] {
+    for place in ["create", "assemble", "tools", "dispose", "drop"] {
         let failure = probe.fails(&misbehaves(place, "hang"), true);
         assert!(
             failure.starts_with(&format!("its `{place}` did not finish within the 2000 ms of a probe")),
@@ -132,7 +146,7 @@ fn is_gone(argument: &str) {
 #[test]
 fn what_an_engine_started_is_ended_although_it_passed_or_has_ended_by_itself() {
     let probe = Probe::of("probed");
-    for place in ["create", "assemble", "dispose", "drop"] {
+    for place in ["create", "assemble", "tools", "dispose", "drop"] {
         probe.run(&misbehaves(place, "spawn and go on")).expect("it passes");
         is_gone("297.532");
         let failure = probe.fails(&misbehaves(place, "spawn and exit"), true);
@@ -144,7 +158,7 @@ fn what_an_engine_started_is_ended_although_it_passed_or_has_ended_by_itself() {
 #[test]
 fn an_engine_reaches_nothing_by_name_that_the_host_reads() {
     let probe = Probe::of("probed");
-    for place in ["create", "assemble", "dispose", "drop"] {
+    for place in ["create", "assemble", "tools", "dispose", "drop"] {
         let pipes = |then: &str| misbehaves(place, &format!("pipes, then {then}"));
         let report = probe.run(&pipes("")).expect("it passes");
         assert_eq!(report.log.last().map(String::as_str), Some("drop"), "{place}");

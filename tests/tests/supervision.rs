@@ -189,7 +189,9 @@ fn an_engine_that_plans_nothing_because_the_newest_turn_is_too_long_stays() {
 #[test]
 fn a_build_that_one_session_has_set_aside_leaves_the_others_after_their_turn() {
     let faulty = Faulty::new(json!({}));
-    let other = faulty.loader.engine("faulty", &faulty.creation).expect("a handle");
+    // Of another workspace, so that it has an instance of its own.
+    let elsewhere = Creation { workspace_dir: Some("/elsewhere".into()), ..faulty.creation.clone() };
+    let other = faulty.loader.engine("faulty", &elsewhere).expect("a handle");
     assert_eq!(served_by(&other), "faulty");
     faulty.set(json!({ "assemble": "error" }));
     assert_eq!(served_by(&faulty.handle), "legacy");

@@ -16,7 +16,8 @@ use object::{ReadCache, ReadRef};
 use serde::Serialize;
 
 use crate::dylib::system::glibc_version;
-use crate::error::{LoaderError, Problem, Step};
+use crate::error::{LoaderError, Problem};
+use crate::step::Step;
 
 /// The longest library that is copied, in bytes: a sparse file may claim more than the disk holds.
 const MAX_LIBRARY: u64 = 1 << 30;

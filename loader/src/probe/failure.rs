@@ -16,6 +16,8 @@ pub enum ProbeStep {
     Create,
     /// Assembling a prompt of a history of three messages.
     Assemble,
+    /// Listing its tools, where its record declares some.
+    Tools,
     /// Disposing of the engine.
     Dispose,
     /// Dropping the engine.
@@ -23,11 +25,12 @@ pub enum ProbeStep {
 }
 
 impl ProbeStep {
-    const ALL: [ProbeStep; 6] = [
+    const ALL: [ProbeStep; 7] = [
         ProbeStep::Open,
         ProbeStep::Extension,
         ProbeStep::Create,
         ProbeStep::Assemble,
+        ProbeStep::Tools,
         ProbeStep::Dispose,
         ProbeStep::Drop,
     ];
@@ -39,6 +42,7 @@ impl ProbeStep {
             ProbeStep::Extension => "extension",
             ProbeStep::Create => "create",
             ProbeStep::Assemble => "assemble",
+            ProbeStep::Tools => "tools",
             ProbeStep::Dispose => "dispose",
             ProbeStep::Drop => "drop",
         }

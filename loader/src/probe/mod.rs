@@ -98,6 +98,8 @@ pub struct ProbeReport {
     pub took: Duration,
     /// The engine's own error in `assemble`, if it answered one: some engines need a service that a probe does not offer.
     pub assemble: Option<String>,
+    /// Why its tools, or some of them, will not be offered.
+    pub tools: Option<String>,
     /// The first lines the engine logged.
     pub log: Vec<String>,
 }
@@ -108,6 +110,7 @@ pub struct ProbeReport {
 struct Verdict {
     failure: Option<ProbeFailure>,
     assemble: Option<String>,
+    tools: Option<String>,
     log: Vec<String>,
 }
 
@@ -151,7 +154,10 @@ pub fn probe(
     let said = || said(&printed);
     if let End::Verdict(verdict) = end {
         return match verdict.failure {
-            None => Ok(ProbeReport { took: started.elapsed(), assemble: verdict.assemble, log: verdict.log }),
+            None => {
+                let Verdict { assemble, tools, log, .. } = verdict;
+                Ok(ProbeReport { took: started.elapsed(), assemble, tools, log })
+            }
             Some(failure) => Err(failure),
         };
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use context_engine_interface::{
     AssembleParamsFields, Assembly, CallContext, CallServices, ContextEngine, DisposeParamsFields, EngineContextFields,
-    EngineError, EngineHost, ErrorCode, HostServices, LogLevel, RemoteEngine, ViewChunks,
+    EngineError, EngineHost, ErrorCode, HostServices, LogLevel, RemoteEngine, ToolsListParamsFields, ViewChunks,
 };
 use context_engine_transcript::Message;
 use serde_json::{Map, Value};
@@ -19,7 +19,7 @@ use super::failure::{ProbeFailure, ProbeStep};
 use super::{Request, Verdict};
 use crate::error::Problem;
 use crate::open;
-use crate::supervise::takes;
+use crate::supervise::{Instance, left_out_of, read_tools, takes};
 use crate::text::on_one_line;
 
 /// What the messages may cost: far more than they do.
@@ -94,10 +94,17 @@ pub(super) fn take_steps(
     services: &Arc<Services>,
     note: &mut impl FnMut(ProbeStep),
 ) -> Verdict {
-    let mut assemble = None;
-    let outcome = live(library, request, state_dir, services, note, &mut assemble);
+    let mut seen = Seen::default();
+    let outcome = live(library, request, state_dir, services, note, &mut seen);
     let log = std::mem::take(&mut *services.lines.lock().unwrap_or_else(PoisonError::into_inner));
-    Verdict { failure: outcome.err(), assemble, log }
+    Verdict { failure: outcome.err(), assemble: seen.assemble, tools: seen.tools, log }
+}
+
+/// What is no failure, and worth a word.
+#[derive(Default)]
+struct Seen {
+    assemble: Option<String>,
+    tools: Option<String>,
 }
 
 fn live(
@@ -106,12 +113,13 @@ fn live(
     state_dir: &Path,
     services: &Arc<Services>,
     note: &mut impl FnMut(ProbeStep),
-    assembled: &mut Option<String>,
+    seen: &mut Seen,
 ) -> Result<(), ProbeFailure> {
     note(ProbeStep::Open);
     let module = open::library(library, &request.record).map_err(refusal)?;
     note(ProbeStep::Extension);
     open::check_extension(module).map_err(refusal)?;
+    let tools = open::tools(module, &request.record).map_err(refusal)?;
 
     note(ProbeStep::Create);
     let host = EngineHost::new(Arc::clone(services) as Arc<dyn HostServices>);
@@ -125,20 +133,27 @@ fn live(
         host: &host,
     };
     let created = fields.lend(|ctx| module.create()(ctx)).into_result();
-    let engine = RemoteEngine::new(created.map_err(|error| {
+    let object = created.map_err(|error| {
         panicked(ProbeStep::Create, &error)
             .unwrap_or_else(|| ProbeFailure::Create { reason: brief(&error.to_string()) })
-    })?);
+    })?;
+    let instance = Instance::Loaded(RemoteEngine::new(object), tools);
+    let engine = instance.engine();
 
     note(ProbeStep::Assemble);
-    let plan = assemble(&engine, services.as_ref());
+    let plan = assemble(engine, services.as_ref());
     match plan {
         Ok(plan) => in_order(&plan, HISTORY.len() as u64)
             .map_err(|reason| ProbeFailure::Wrong { step: ProbeStep::Assemble, reason })?,
         Err(error) => match panicked(ProbeStep::Assemble, &error) {
             Some(failure) => return Err(failure),
-            None => *assembled = Some(brief(&error.to_string())),
+            None => seen.assemble = Some(brief(&error.to_string())),
         },
+    }
+
+    if tools.is_some() {
+        note(ProbeStep::Tools);
+        seen.tools = list_tools(&instance, services.as_ref())?;
     }
 
     note(ProbeStep::Dispose);
@@ -152,14 +167,14 @@ fn live(
     let panic = || services.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
     // One of a thread of the engine's own is the engine's affair, here as everywhere.
     drop(panic());
-    drop(engine);
+    drop(instance);
     match panic() {
         Some(reason) => Err(ProbeFailure::Panicked { step: ProbeStep::Drop, reason }),
         None => Ok(()),
     }
 }
 
-fn assemble(engine: &RemoteEngine, services: &dyn CallServices) -> Result<Assembly, EngineError> {
+fn assemble(engine: &dyn ContextEngine, services: &dyn CallServices) -> Result<Assembly, EngineError> {
     let messages = HISTORY.iter().zip(1..).map(|((role, text), number)| {
         let map = Map::from_iter([("role".to_owned(), Value::from(*role)), ("content".to_owned(), Value::from(*text))]);
         let message = Message::from_map(format!("probe-{number}"), map).map_err(EngineError::failed)?;
@@ -174,6 +189,22 @@ fn assemble(engine: &RemoteEngine, services: &dyn CallServices) -> Result<Assemb
         ..AssembleParamsFields::default()
     };
     CallContext::lend(services, |ctx| fields.lend(|params| engine.assemble(ctx, params)))
+}
+
+/// What of the list cannot be offered; nothing of it is a failure but a panic.
+fn list_tools(instance: &Instance, services: &dyn CallServices) -> Result<Option<String>, ProbeFailure> {
+    let fields = ToolsListParamsFields { session_id: "probe".into(), ..ToolsListParamsFields::default() };
+    let listed = CallContext::lend(services, |ctx| fields.lend(|params| instance.list_tools(ctx, params)));
+    match listed {
+        Ok(json) => {
+            let (_, left_out) = read_tools(&json);
+            Ok((!left_out.is_empty()).then(|| brief(&left_out_of(&left_out))))
+        }
+        Err(error) => match panicked(ProbeStep::Tools, &error) {
+            Some(failure) => Err(failure),
+            None => Ok(Some(brief(&error.to_string()))),
+        },
+    }
 }
 
 /// A panic is one wherever it happens; every other error is the engine's to answer.
@@ -191,7 +222,9 @@ fn brief(text: &str) -> String {
 fn refusal(problem: Problem) -> ProbeFailure {
     let reason = brief(&problem.to_string());
     match problem {
-        Problem::Extension { .. } => ProbeFailure::Wrong { step: ProbeStep::Extension, reason },
+        Problem::Extension { .. } | Problem::NoExtension { .. } => {
+            ProbeFailure::Wrong { step: ProbeStep::Extension, reason }
+        }
         Problem::Identity { .. } | Problem::Layout { .. } | Problem::NoRecord => {
             ProbeFailure::Wrong { step: ProbeStep::Open, reason }
         }

@@ -10,6 +10,7 @@ use context_engine_transcript::{Message, TokenCounter};
 
 use super::history::count;
 use super::plan::{self, Applied, PlanError};
+use super::projection::Projection;
 use super::supervised::Failure;
 use super::{Call, EngineHandle, PreparedHistory, Supervised};
 use crate::loader::OnFailure;
@@ -53,6 +54,9 @@ pub struct Assembled {
     pub system_prompt_addition: Option<String>,
     /// Whether the overflow check should look at the history as well (contract §7.5).
     pub may_overflow: bool,
+    /// How a host with backend threads projects the prompt. None of `legacy`'s, and none of a prompt the host fitted: the
+    /// engine's words are about another one. Such a prompt is projected at every turn.
+    pub projection: Option<Projection>,
     /// Messages of the history that are not in the prompt as they are.
     pub left_out: usize,
     /// Messages that summaries in the prompt were made from.
@@ -200,6 +204,7 @@ impl EngineHandle {
             return Err(PlanError::Addition { tokens: addition_tokens, budget: request.budget }.into());
         }
 
+        let is_legacy = std::ptr::eq(engine, &*self.shared.legacy);
         let Applied { messages, kept, summarised, .. } = applied;
         let left_out = request.history.len() - kept;
         let (mut prompt, repaired) = to_prompt(messages);
@@ -221,6 +226,7 @@ impl EngineHandle {
             tokens: tokens + addition_tokens,
             system_prompt_addition: addition,
             may_overflow: plan.prompt_authority == PromptAuthority::PREASSEMBLY_MAY_OVERFLOW,
+            projection: if fitted || is_legacy { None } else { Projection::of(&plan, &engine.info.id) },
             left_out,
             summarised,
             repaired,

@@ -5,13 +5,19 @@ use std::collections::BTreeSet;
 
 use context_engine_interface::record::EngineInfo;
 
+/// The host completes with a model when an engine asks for it.
+pub const RUNTIME_LLM_COMPLETE: &str = "runtime-llm-complete";
+
+/// The host gives a thread on its backend one prompt per epoch, as [`Projection`](super::Projection) says.
+pub const THREAD_BOOTSTRAP_PROJECTION: &str = "thread-bootstrap-projection";
+
 /// A host, as engines' requirements see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostProfile {
     /// What people call it.
     pub label: String,
     /// What it offers: `bootstrap`, `assemble-before-prompt`, `after-turn`, `maintain`, `compact`,
-    /// `runtime-llm-complete`, `thread-bootstrap-projection`.
+    /// [`RUNTIME_LLM_COMPLETE`], [`THREAD_BOOTSTRAP_PROJECTION`].
     pub capabilities: BTreeSet<String>,
 }
 
@@ -24,6 +30,29 @@ impl Default for HostProfile {
 }
 
 impl HostProfile {
+    /// A host that calls every member, by this name.
+    pub fn new(label: impl Into<String>) -> HostProfile {
+        HostProfile { label: label.into(), ..HostProfile::default() }
+    }
+
+    /// The same host, with a model that engines may complete with: its [`SessionServices`](super::SessionServices) answer
+    /// `complete`.
+    #[must_use]
+    pub fn with_runtime_llm_complete(self) -> HostProfile {
+        self.offering(RUNTIME_LLM_COMPLETE)
+    }
+
+    /// The same host, with threads on its backend: it heeds the [`Projection`](super::Projection) of a prompt.
+    #[must_use]
+    pub fn with_thread_bootstrap_projection(self) -> HostProfile {
+        self.offering(THREAD_BOOTSTRAP_PROJECTION)
+    }
+
+    fn offering(mut self, capability: &str) -> HostProfile {
+        self.capabilities.insert(capability.to_owned());
+        self
+    }
+
     /// Why `operation` (`agent-run`, `manual-compact`, `subagent-spawn`) cannot be run with this engine here, in the
     /// contract's words.
     pub fn lacks(&self, info: &EngineInfo, operation: &str) -> Option<String> {
@@ -83,6 +112,24 @@ mod tests {
         assert!(
             none.lacks(&engine(&["a"], None), "agent-run").expect("a lack").ends_with("Host capabilities: (none).")
         );
+    }
+
+    #[test]
+    fn a_model_and_backend_threads_are_offered_by_hosts_that_have_them() {
+        let needs = engine(&[RUNTIME_LLM_COMPLETE, THREAD_BOOTSTRAP_PROJECTION], None);
+        let missing = |host: HostProfile| {
+            let text = host.lacks(&needs, "agent-run");
+            text.map(|text| text.split(". ").nth(1).unwrap_or_default().to_owned())
+        };
+        let host = HostProfile::new("box");
+        let neither = "Missing host capabilities: runtime-llm-complete, thread-bootstrap-projection";
+        assert_eq!(missing(host.clone()).as_deref(), Some(neither));
+        let with_model = host.with_runtime_llm_complete();
+        assert_eq!(
+            missing(with_model.clone()).as_deref(),
+            Some("Missing host capabilities: thread-bootstrap-projection")
+        );
+        assert_eq!(missing(with_model.with_thread_bootstrap_projection()), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Members, how long each may take, and what the number comes from. What `docs/supervision.md` shows.
-pub const DEFAULT_DEADLINES: [(&str, Duration); 9] = [
+pub const DEFAULT_DEADLINES: [(&str, Duration); 11] = [
     // Opening the library included. An engine that opens a large store of its own does it here.
     ("create", Duration::from_secs(10)),
     // May import a whole history.
@@ -21,6 +21,10 @@ pub const DEFAULT_DEADLINES: [(&str, Duration); 9] = [
     ("after_turn", Duration::from_secs(60)),
     // May ask a model for a summary; OpenClaw's safety timeout (contract §7.9).
     ("compact", Duration::from_secs(180)),
+    // Asked before every turn, answered from memory.
+    ("list_tools", Duration::from_secs(5)),
+    // The model waits for it; may search a store, or ask a model.
+    ("call_tool", Duration::from_secs(60)),
     // A shutdown has to end within five seconds.
     ("dispose", Duration::from_secs(3)),
 ];

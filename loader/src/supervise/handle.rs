@@ -2,7 +2,7 @@
 //!
 //! Decision: the handle has one seat. The engine asked for sits in it until it fails; from then on the handle is `legacy`
 //! in everything it reports, until the quarantine is lifted: then the engine is opened anew, as a fresh instance, and the
-//! failed one is never called again.
+//! failed one is never called again. Handles may share an instance; each learns from the instance that it was set aside.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -16,7 +16,7 @@ use crate::error::{LoaderError, Problem};
 use crate::loader::OnFailure;
 use crate::quarantine::{Fault, Quarantine, QuarantineKey};
 
-/// The engine a session uses. Answers every call; cheap to clone.
+/// The engine a session uses. Answers every call; cheap to clone. Other sessions' handles may share its instance.
 #[derive(Clone)]
 pub struct EngineHandle {
     pub(super) shared: Arc<Shared>,
@@ -33,7 +33,7 @@ pub(super) struct Shared {
 }
 
 /// Opens the engine a handle was asked for.
-pub(crate) type Opener = Box<dyn Fn() -> Result<Supervised, Refused> + Send + Sync>;
+pub(crate) type Opener = Box<dyn Fn() -> Result<Arc<Supervised>, Refused> + Send + Sync>;
 
 /// Why an engine could not be opened.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl EngineHandle {
         (quarantine, host, on_failure): (Quarantine, HostProfile, OnFailure),
     ) -> Result<EngineHandle, LoaderError> {
         let seat = match opener() {
-            Ok(engine) => Seat::Taken(Arc::new(engine)),
+            Ok(engine) => Seat::Taken(engine),
             // No fallback either: what the engine requires of its host, the person relies on (contract §1.7).
             Err(Refused { error, .. }) if matches!(error.problem, Problem::HostCapability { .. }) => return Err(error),
             Err(Refused { error, .. }) if on_failure == OnFailure::Stop => return Err(error),
@@ -121,14 +121,23 @@ impl EngineHandle {
 
     /// Who answers now, and why it is not the one asked for.
     pub(super) fn current(&self) -> (Arc<Supervised>, Option<String>) {
-        if let Seat::Legacy { held_by: Some(key), .. } = self.seat()
-            && self.shared.quarantine.holds(&key).is_none()
+        let mut seat = self.seat();
+        // Set aside through another handle on the same instance.
+        if let Seat::Taken(engine) = &seat
+            && let Some(why) = engine.why_quarantined()
         {
-            self.open_again(&key);
+            self.give_seat_up(engine, why);
+            seat = self.seat();
+        }
+        if let Seat::Legacy { held_by: Some(key), .. } = &seat
+            && self.shared.quarantine.holds(key).is_none()
+        {
+            self.open_again(key);
+            seat = self.seat();
         }
         let legacy = |why| (Arc::clone(&self.shared.legacy), why);
-        match self.seat() {
-            // Set aside a moment ago, by a session that is about to say so here.
+        match seat {
+            // Set aside a moment ago, by a session that is about to say so; or disposed of through another handle.
             Seat::Taken(engine) => match engine.why_set_aside() {
                 Some(why) => legacy(Some(why.to_owned())),
                 None => (engine, None),
@@ -161,7 +170,7 @@ impl EngineHandle {
             return;
         }
         let next = match opener() {
-            Ok(engine) => Seat::Taken(Arc::new(engine)),
+            Ok(engine) => Seat::Taken(engine),
             Err(refused) => refused.seat(),
         };
         // Unless the handle was disposed of meanwhile; then what was opened goes the way it came.
@@ -184,6 +193,7 @@ impl EngineHandle {
         }
         // Before the seat: a seat that names a quarantine which is not there is opened anew.
         self.shared.quarantine.add(subject, member, fault, &error.to_string());
+        engine.is_on_record_now();
         self.give_seat_up(engine, &why);
         tracing::error!(
             engine = id,
@@ -201,6 +211,7 @@ impl EngineHandle {
         let Some(record) = self.shared.quarantine.holds(&subject.key) else { return };
         let why = format!("{} was set aside: {}: {}", subject.engine, record.operation, record.reason);
         if engine.retire(why.clone()) {
+            engine.is_on_record_now();
             self.give_seat_up(engine, &why);
         }
     }
@@ -213,7 +224,8 @@ impl EngineHandle {
     }
 
     /// Lets the engine release what it holds: `shutdown`, `reload` or `released`. Later calls are answered by `legacy`;
-    /// once is enough.
+    /// once is enough. It is the instance that is disposed of, for every handle that shares it; a session that is done
+    /// drops its handle, and the instance goes with the last one.
     ///
     /// # Errors
     /// Why it could not. The engine is gone all the same.

@@ -49,6 +49,14 @@ impl PreparedHistory {
         self
     }
 
+    /// The messages from `from` on, as a history of their own.
+    #[must_use]
+    pub fn tail(&self, from: usize) -> PreparedHistory {
+        let newest: Vec<Arc<Message>> = self.range(from..self.len()).cloned().collect();
+        let tokens = newest.iter().map(|message| message.tokens).sum();
+        PreparedHistory { settled: Arc::default(), views: ViewChunks::build(&newest), newest, tokens }
+    }
+
     /// How many messages there are.
     pub fn len(&self) -> usize {
         self.settled.len() + self.newest.len()

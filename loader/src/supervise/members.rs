@@ -1,33 +1,38 @@
-//! The members a session calls outside of a prompt, each asked of whoever sits in the handle's seat.
+//! The members a session calls outside of prompts and turns, each asked of whoever sits in the handle's seat.
 
-use std::ops::Range;
 use std::sync::Arc;
 
+use context_engine_interface::std_types::RStr;
 use context_engine_interface::{
-    AfterTurnParamsFields, BootstrapParamsFields, BootstrapResult, CallContext, CompactParamsFields, CompactResult,
-    ContextEngine, EngineError, HostParams, IngestBatchParamsFields, IngestParamsFields, MaintainParamsFields,
-    MaintainResult, MessageFlags,
+    BootstrapParamsFields, BootstrapResult, CallContext, CompactParamsFields, CompactResult, CompactionTarget,
+    ContextEngine, EngineError, HostParams, MaintainParamsFields, MaintainResult,
 };
-use context_engine_transcript::Message;
 
 use super::supervised::Failure;
-use super::{Answer, Call, EngineHandle, PreparedHistory, Supervised};
+use super::{Answer, Call, EngineHandle, Supervised};
 use crate::loader::OnFailure;
 use crate::quarantine::Fault;
 
-/// How many messages before the place where a turn should begin are looked at for its first message.
-const TURN_EDGE: usize = 16;
-
-/// What became of a finished turn in the engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TurnTaken {
-    /// By this member.
-    By(&'static str),
-    /// The member failed; the turn's `maintain` is skipped (contract §2.2).
-    Failed,
+/// How far a compaction goes (contract §1.2, `compactionTarget`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CompactTarget {
+    /// Until the history fits the budget.
+    #[default]
+    Budget,
+    /// Down to the engine's own threshold, as a person asks for it (contract §2.5).
+    Threshold,
 }
 
-/// How far the history is to be compacted.
+impl From<CompactTarget> for CompactionTarget {
+    fn from(target: CompactTarget) -> CompactionTarget {
+        match target {
+            CompactTarget::Budget => CompactionTarget::BUDGET,
+            CompactTarget::Threshold => CompactionTarget::THRESHOLD,
+        }
+    }
+}
+
+/// How far the history is to be compacted, and for whom.
 #[derive(Debug, Clone, Default)]
 pub struct CompactRequest {
     /// What the history may cost, in tokens.
@@ -38,14 +43,20 @@ pub struct CompactRequest {
     pub force: bool,
     /// A person asked for it, outside of any turn: the host needs what the engine requires for `manual-compact`.
     pub manual: bool,
+    /// How far to go.
+    pub target: CompactTarget,
+    /// What the summary should attend to, in the person's words.
+    pub custom_instructions: Option<String>,
+    /// The agent the session belongs to.
+    pub agent_id: Option<String>,
 }
 
 /// Why there is no answer of the engine's.
-struct NoAnswer {
-    why: String,
-    error: EngineError,
+pub(super) struct NoAnswer {
+    pub(super) why: String,
+    pub(super) error: EngineError,
     /// Whether the engine was set aside for it.
-    set_aside: bool,
+    pub(super) set_aside: bool,
 }
 
 impl NoAnswer {
@@ -57,7 +68,7 @@ impl NoAnswer {
 
 impl EngineHandle {
     /// Calls `member`. `None` when the engine does not have it; `Err` with the reason when it gave no answer.
-    fn ask<R: Send + 'static>(
+    pub(super) fn ask<R: Send + 'static>(
         &self,
         engine: &Arc<Supervised>,
         member: &'static str,
@@ -76,11 +87,12 @@ impl EngineHandle {
         if matches!(failure, Failure::NotItsFault(_)) {
             tracing::warn!(engine = engine.info.id, member, why, "legacy answers this call");
         }
-        let set_aside = matches!(failure, Failure::Its(..));
+        // A linked engine stays, whatever it does.
+        let set_aside = matches!(failure, Failure::Its(..)) && engine.why_set_aside().is_some();
         Some(Err(NoAnswer { why, error: failure.into_error(), set_aside }))
     }
 
-    fn answer<T>(&self, engine: &Supervised, value: T, why: Option<String>) -> Answer<T> {
+    pub(super) fn answer<T>(&self, engine: &Supervised, value: T, why: Option<String>) -> Answer<T> {
         Answer { value, served_by: engine.info.id.clone(), why }
     }
 
@@ -147,11 +159,13 @@ impl EngineHandle {
         let answer = self.ask(&engine, "compact", call, move |engine, ctx, host_params| {
             let fields = CompactParamsFields {
                 session_id: (&*session_id).into(),
+                agent_id: request.agent_id.as_deref().map(RStr::from_str).into(),
                 token_budget: Some(request.token_budget).into(),
                 force: request.force,
                 current_token_count: Some(request.current_tokens).into(),
+                compaction_target: request.target.into(),
+                custom_instructions: request.custom_instructions.as_deref().map(RStr::from_str).into(),
                 host_params,
-                ..CompactParamsFields::default()
             };
             fields.lend(|params| engine.compact(ctx, params))
         });
@@ -165,112 +179,4 @@ impl EngineHandle {
             }
         }
     }
-
-    /// Hands the engine a finished turn: `after_turn`, else `ingest_batch`, else `ingest` (contract §2.2).
-    ///
-    /// `turn` is what the pipeline made of the turn's messages. `whole` gives the history after the turn; it is made only
-    /// for an engine that may have `after_turn`.
-    pub fn take_turn(
-        &self,
-        call: &Call,
-        turn: &Arc<PreparedHistory>,
-        whole: impl FnOnce() -> Arc<PreparedHistory>,
-        token_budget: u64,
-    ) -> Answer<TurnTaken> {
-        let (engine, why) = self.current();
-        let taken = self.hand_over(&engine, why, call, (turn, whole, token_budget));
-        self.leave_if_held(&engine);
-        taken
-    }
-
-    fn hand_over(
-        &self,
-        engine: &Arc<Supervised>,
-        why: Option<String>,
-        call: &Call,
-        (turn, whole, token_budget): (&Arc<PreparedHistory>, impl FnOnce() -> Arc<PreparedHistory>, u64),
-    ) -> Answer<TurnTaken> {
-        let heartbeat = |message: &Arc<Message>| message.flags.contains(MessageFlags::HEARTBEAT);
-        let is_heartbeat = !turn.is_empty() && turn.range(0..turn.len()).all(heartbeat);
-        let taken = |member, answer: Result<(), NoAnswer>| match answer {
-            Ok(()) => self.answer(engine, TurnTaken::By(member), why.clone()),
-            Err(none) => self.answer(&self.shared.legacy, TurnTaken::Failed, Some(none.why)),
-        };
-        if !engine.is_known_to_lack("after_turn") {
-            let history = whole();
-            let before = first_of_turn(&history, turn) as u64;
-            let (session_id, session_file) = (Arc::clone(&call.session_id), Arc::clone(&call.session_file));
-            let after = self.ask(engine, "after_turn", call, move |engine, ctx, host_params| {
-                let index = history.views().index();
-                let fields = AfterTurnParamsFields {
-                    session_id: (&*session_id).into(),
-                    session_file: (&*session_file).into(),
-                    messages: index.messages(),
-                    pre_prompt_message_count: before,
-                    auto_compaction_summary: None.into(),
-                    is_heartbeat,
-                    token_budget: Some(token_budget).into(),
-                    host_params,
-                };
-                fields.lend(|params| engine.after_turn(ctx, params))
-            });
-            if let Some(answer) = after {
-                return taken("after_turn", answer.map(drop));
-            }
-        }
-        let (session_id, messages) = (Arc::clone(&call.session_id), Arc::clone(turn));
-        let batch = self.ask(engine, "ingest_batch", call, move |engine, ctx, host_params| {
-            let index = messages.views().index();
-            let session_id = (&*session_id).into();
-            let fields = IngestBatchParamsFields { session_id, messages: index.messages(), is_heartbeat, host_params };
-            fields.lend(|params| engine.ingest_batch(ctx, params))
-        });
-        if let Some(answer) = batch {
-            return taken("ingest_batch", answer.map(drop));
-        }
-        for at in 0..turn.len() {
-            if let Err(none) = self.ingest(engine, call, turn, at) {
-                return taken("ingest", Err(none));
-            }
-        }
-        taken("ingest", Ok(()))
-    }
-
-    fn ingest(
-        &self,
-        engine: &Arc<Supervised>,
-        call: &Call,
-        turn: &Arc<PreparedHistory>,
-        at: usize,
-    ) -> Result<(), NoAnswer> {
-        let (session_id, turn) = (Arc::clone(&call.session_id), Arc::clone(turn));
-        let answer = self.ask(engine, "ingest", call, move |engine, ctx, host_params| {
-            let index = turn.views().index();
-            let Some(message) = index.messages().get(at) else { return Ok(()) };
-            let fields = IngestParamsFields {
-                session_id: (&*session_id).into(),
-                message,
-                is_heartbeat: message.flags.contains(MessageFlags::HEARTBEAT),
-                host_params,
-            };
-            fields.lend(|params| engine.ingest(ctx, params)).map(drop)
-        });
-        match answer {
-            Some(answer) => answer,
-            None => {
-                let error = EngineError::unsupported("ingest");
-                let why = self.set_aside(engine, "ingest", Fault::Error, &error);
-                Err(NoAnswer { why, error, set_aside: true })
-            }
-        }
-    }
-}
-
-/// Index in `history` of the first message of `turn`, by identity: the pipeline may have merged or moved what stands at a
-/// turn's edge.
-fn first_of_turn(history: &PreparedHistory, turn: &PreparedHistory) -> usize {
-    let is_new =
-        |at: &usize| history.get(*at).is_some_and(|message| turn.range(0..turn.len()).any(|new| new.id == message.id));
-    let newest: Range<usize> = history.len().saturating_sub(turn.len() + TURN_EDGE)..history.len();
-    newest.clone().find(is_new).unwrap_or(newest.end)
 }

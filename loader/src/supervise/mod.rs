@@ -7,14 +7,17 @@
 //! | file | what it decides |
 //! |---|---|
 //! | `handle` | who answers, and what becomes of an engine that failed |
-//! | `members` | what is called outside of a prompt |
+//! | `members` | what is called outside of prompts and turns |
+//! | `turn` | what an engine is given of a turn, and by which member |
 //! | `assemble` | whether a plan is believed, and the prompt it makes |
+//! | `tools` | which tools of an engine are offered, and what their answers are |
+//! | `instance` | how a linked engine and a loaded one are asked alike |
 //! | `supervised` | one call of one member, and whose fault it is when there is no answer |
 //! | `threads` | which thread an engine's code runs on, and when its caller leaves |
 //! | `ticket` | one call on its way to a thread and back, and who was too late |
 //! | `lease` | what an engine may do during a call, and that it may not after it |
 //! | `capability`, `host_params`, `deadlines`, `cancel` | what a call is asked with |
-//! | `history`, `plan`, `services` | what an engine is lent, and what it made of it |
+//! | `history`, `plan`, `projection`, `services` | what an engine is lent, and what it made of it |
 //!
 //! Locks, in the order in which they may be taken: the handle's seat; the pool's state; a ticket's work and answer. The
 //! quarantine's are taken with none of them held. Counters: `threads`, `left` and `last` change under the pool's state
@@ -27,13 +30,17 @@ mod deadlines;
 mod handle;
 mod history;
 mod host_params;
+mod instance;
 mod lease;
 mod members;
 mod plan;
+mod projection;
 mod services;
 mod supervised;
 mod threads;
 mod ticket;
+mod tools;
+mod turn;
 
 use std::sync::Arc;
 
@@ -41,22 +48,26 @@ use serde_json::{Map, Value};
 
 pub use assemble::{AssembleError, AssembleRequest, Assembled, SYSTEM_PROMPT_SEPARATOR};
 pub use cancel::CancelToken;
-pub use capability::HostProfile;
+pub use capability::{HostProfile, RUNTIME_LLM_COMPLETE, THREAD_BOOTSTRAP_PROJECTION};
 pub use deadlines::{DEFAULT_DEADLINES, Deadlines};
 pub use handle::EngineHandle;
 pub use history::PreparedHistory;
 pub use lease::{NoServices, Permit, SessionServices};
-pub use members::{CompactRequest, TurnTaken};
+pub use members::{CompactRequest, CompactTarget};
+pub use projection::{Projection, ProjectionMode};
 pub use services::EngineServices;
 pub use threads::{MAX_LOST, MAX_THREADS};
+pub use tools::{EngineTool, ToolAnswer};
+pub use turn::{TurnFacts, TurnTaken};
 
 pub(crate) use handle::{Opener, Refused};
 pub(crate) use host_params::HostParamPolicy;
+pub(crate) use instance::{Engine, Instance};
 pub(crate) use lease::Lease;
 pub(crate) use plan::takes;
 pub(crate) use supervised::{Plugged, Supervised};
 pub(crate) use threads::{EngineThreads, Fate, Lost};
-pub(crate) use ticket::Engine;
+pub(crate) use tools::{left_out_of, read_tools};
 
 /// What a session calls an engine about: who asks, and with which growing part. Owned, because an engine that does not
 /// return keeps it.

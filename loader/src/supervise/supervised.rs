@@ -17,9 +17,9 @@ use super::Call;
 use super::cancel::CancelToken;
 use super::deadlines::Deadlines;
 use super::host_params::HostParamPolicy;
+use super::instance::{Engine, Instance};
 use super::lease::{Lease, NoServices};
 use super::threads::{EngineThreads, Fate};
-use super::ticket::Engine;
 use crate::quarantine::{Fault, Subject};
 
 /// How often in a row a prompt may be over budget, though the engine could have made one that is not.
@@ -83,23 +83,29 @@ pub(crate) struct Supervised {
     answered: AtomicBool,
     /// Whether a prompt was missing already.
     without_prompt: AtomicBool,
+    has_tools: bool,
+    /// Whether a tool was left out already.
+    without_tool: AtomicBool,
     /// Why it is not called any more.
     set_aside: OnceLock<String>,
+    /// Whether the quarantine it was set aside for is on record.
+    on_record: AtomicBool,
 }
 
 impl Supervised {
     /// A linked engine.
     pub(crate) fn linked(engine: Engine, info: EngineInfo) -> Supervised {
         let host_params = HostParamPolicy::new(info.accepted_host_params.clone());
-        Supervised::new(Home::Linked(engine), info, host_params)
+        let has_tools = matches!(*engine, Instance::LinkedWithTools(_));
+        Supervised::new(Home::Linked(engine), (info, has_tools), host_params)
     }
 
-    /// An engine of a plugin's, whose threads have its instance.
-    pub(crate) fn loaded(info: EngineInfo, host_params: HostParamPolicy, plugged: Plugged) -> Supervised {
-        Supervised::new(Home::Plugged(plugged), info, host_params)
+    /// An engine of a plugin's, whose threads have its instance, with or without tools.
+    pub(crate) fn loaded(about: (EngineInfo, bool), host_params: HostParamPolicy, plugged: Plugged) -> Supervised {
+        Supervised::new(Home::Plugged(plugged), about, host_params)
     }
 
-    fn new(home: Home, info: EngineInfo, host_params: HostParamPolicy) -> Supervised {
+    fn new(home: Home, (info, has_tools): (EngineInfo, bool), host_params: HostParamPolicy) -> Supervised {
         Supervised {
             home,
             info: Arc::new(info),
@@ -108,7 +114,10 @@ impl Supervised {
             over_budget: AtomicU32::new(0),
             answered: AtomicBool::new(false),
             without_prompt: AtomicBool::new(false),
+            has_tools,
+            without_tool: AtomicBool::new(false),
             set_aside: OnceLock::new(),
+            on_record: AtomicBool::new(false),
         }
     }
 
@@ -125,8 +134,18 @@ impl Supervised {
     }
 
     /// Why the engine is not called any more.
-    pub(super) fn why_set_aside(&self) -> Option<&str> {
+    pub(crate) fn why_set_aside(&self) -> Option<&str> {
         self.set_aside.get().map(String::as_str)
+    }
+
+    /// The quarantine it was set aside for is on record.
+    pub(super) fn is_on_record_now(&self) {
+        self.on_record.store(true, Ordering::Release);
+    }
+
+    /// Why it was set aside for a quarantine, once that is on record: whoever shares it may wait for it to be lifted.
+    pub(super) fn why_quarantined(&self) -> Option<&str> {
+        self.why_set_aside().filter(|_| self.on_record.load(Ordering::Acquire))
     }
 
     /// Calls `member` with the host params the engine takes; once more for each one an older engine refuses.
@@ -137,6 +156,16 @@ impl Supervised {
         member: &'static str,
         call: &Call,
         ask: impl Fn(&dyn ContextEngine, &CallContext<'_>, HostParams<'_>) -> Result<R, EngineError> + Send + Sync + 'static,
+    ) -> Result<R, Failure> {
+        self.call_instance(member, call, move |instance, ctx, host_params| ask(instance.engine(), ctx, host_params))
+    }
+
+    /// The same, for what is no member but an extension's function.
+    pub(super) fn call_instance<R: Send + 'static>(
+        &self,
+        member: &'static str,
+        call: &Call,
+        ask: impl Fn(&Instance, &CallContext<'_>, HostParams<'_>) -> Result<R, EngineError> + Send + Sync + 'static,
     ) -> Result<R, Failure> {
         if call.cancel.is_cancelled() {
             return Err(Failure::Cancelled);
@@ -177,14 +206,14 @@ impl Supervised {
         call: &Call,
         host_params: Arc<str>,
         ask: Arc<
-            impl Fn(&dyn ContextEngine, &CallContext<'_>, HostParams<'_>) -> Result<R, EngineError> + Send + Sync + 'static,
+            impl Fn(&Instance, &CallContext<'_>, HostParams<'_>) -> Result<R, EngineError> + Send + Sync + 'static,
         >,
     ) -> Result<R, Failure> {
         let limit = self.plugged().map(|plugged| plugged.deadlines.of(member));
         let lease = Arc::new(Lease::new(Arc::clone(&call.services), call.cancel.clone(), limit));
         let work = {
             let lease = Arc::clone(&lease);
-            move |engine: &dyn ContextEngine| {
+            move |engine: &Instance| {
                 CallContext::lend(&*lease, |ctx| ask(engine, ctx, HostParams::from_json(&host_params)))
             }
         };
@@ -192,7 +221,7 @@ impl Supervised {
             (Home::Plugged(plugged), Some(limit)) => plugged.threads.run(member, limit, (&lease, &call.cancel), work),
             (Home::Plugged(_), None) => return Err(Failure::Cancelled),
             (Home::Linked(engine), _) => {
-                let answer = catch_unwind(AssertUnwindSafe(|| work(&**engine)));
+                let answer = catch_unwind(AssertUnwindSafe(|| work(engine)));
                 lease.revoke();
                 answer.map_or_else(|_| Fate::NotTheEngines("the host panicked".to_owned()), Fate::Answered)
             }
@@ -236,6 +265,16 @@ impl Supervised {
         !self.without_prompt.swap(true, Ordering::Relaxed)
     }
 
+    /// Whether it has tools to be asked for.
+    pub(super) fn has_tools(&self) -> bool {
+        self.has_tools
+    }
+
+    /// Whether this is the first time that tools are left out.
+    pub(super) fn is_first_tool_left_out(&self) -> bool {
+        !self.without_tool.swap(true, Ordering::Relaxed)
+    }
+
     /// Whether it answered at all.
     pub(super) fn has_answered(&self) -> bool {
         self.answered.load(Ordering::Relaxed)
@@ -256,7 +295,7 @@ impl Supervised {
     pub(super) fn retire(&self, why: String) -> bool {
         let first = self.set_aside.set(why).is_ok();
         if let Some(plugged) = self.plugged().filter(|_| first) {
-            plugged.threads.close("dispose", |engine| drop(dispose(&*engine, "released")));
+            plugged.threads.close("dispose", |engine| drop(dispose(engine.engine(), "released")));
         }
         first
     }
@@ -264,18 +303,18 @@ impl Supervised {
     /// Has the engine release what it holds, its destructor included, and waits for both: a host that ends the process
     /// now must know that its store is written. It takes no more calls.
     pub(super) fn dispose(&self, reason: &str) -> Result<(), Failure> {
-        if self.set_aside.set(format!("it was disposed ({reason})")).is_err() {
+        if self.set_aside.set(format!("{} was disposed ({reason})", self.info.id)).is_err() {
             return Ok(());
         }
         let answer = match &self.home {
-            Home::Linked(engine) => dispose(&**engine, reason),
+            Home::Linked(engine) => dispose(engine.engine(), reason),
             Home::Plugged(plugged) => {
                 let (tell, told) = mpsc::channel();
                 let reason = reason.to_owned();
                 plugged.threads.close("dispose", move |engine| {
                     // Whoever waited may have left.
                     let _ = tell.send(None);
-                    let answer = dispose(&*engine, &reason);
+                    let answer = dispose(engine.engine(), &reason);
                     drop(engine);
                     let _ = tell.send(Some(answer));
                 });

@@ -21,11 +21,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use context_engine_interface::ContextEngine;
-
 use super::cancel::CancelToken;
+use super::instance::{Engine, Instance};
 use super::lease::{Lease, NoServices};
-use super::ticket::{DONE, Engine, Job, LATE, LEFT, REFUSED, RUNNING, TOLD, Ticket, WAITING, Work, Workplace, lock};
+use super::ticket::{DONE, Job, LATE, LEFT, REFUSED, RUNNING, TOLD, Ticket, WAITING, Work, Workplace, lock};
 use crate::quarantine::Subject;
 use crate::quarantine::marks::{MarkSlot, Marks};
 
@@ -114,16 +113,16 @@ impl EngineThreads {
         EngineThreads { pool: Arc::new(pool) }
     }
 
-    /// Has `create` make the instance, and waits at most `limit` for it. One that is made too late is dropped where it
+    /// Has `create` make the instance and say something about it, and waits at most `limit` for it. One that is made too late is dropped where it
     /// was made.
-    pub(crate) fn create<E: Send + 'static>(
+    pub(crate) fn create<T: Send + 'static, E: Send + 'static>(
         &self,
         limit: Duration,
         lease: &Arc<Lease>,
-        create: impl FnOnce() -> Result<Engine, E> + Send + 'static,
-    ) -> Fate<Result<(), E>> {
+        create: impl FnOnce() -> Result<(Engine, T), E> + Send + 'static,
+    ) -> Fate<Result<T, E>> {
         let create = move || match create() {
-            Ok(engine) => (Ok(()), Some(engine)),
+            Ok((engine, about)) => (Ok(about), Some(engine)),
             Err(error) => (Err(error), None),
         };
         self.wait_for("create", limit, (lease, &CancelToken::new()), Work::Create(Box::new(create)))
@@ -141,7 +140,7 @@ impl EngineThreads {
         member: &'static str,
         limit: Duration,
         with: (&Arc<Lease>, &CancelToken),
-        call: impl FnOnce(&dyn ContextEngine) -> R + Send + 'static,
+        call: impl FnOnce(&Instance) -> R + Send + 'static,
     ) -> Fate<R> {
         self.wait_for(member, limit, with, Work::Call(Box::new(call)))
     }
@@ -225,7 +224,7 @@ impl EngineThreads {
                     }
                 } else if ticket.moves(TOLD, LEFT) {
                     let should_end = begun.map_or(now, |begun| begun + limit.min(far));
-                    Pool::leave(&self.pool, Arc::clone(ticket) as Arc<dyn Job>, should_end);
+                    Pool::leave(&self.pool, Arc::clone(ticket) as Arc<dyn Job>, should_end, cancelled);
                     return given_up(cancelled);
                 }
                 continue;
@@ -413,8 +412,9 @@ impl Pool {
         }
     }
 
-    /// Gives up the thread that runs `job`; those that wait get another.
-    fn leave(pool: &Arc<Pool>, job: Arc<dyn Job>, should_end: Instant) {
+    /// Gives up the thread that runs `job`. Those that wait get another when it was only cancelled; for a deadline that was
+    /// missed the engine is about to be set aside, and nothing more of it begins.
+    fn leave(pool: &Arc<Pool>, job: Arc<dyn Job>, should_end: Instant, cancelled: bool) {
         pool.lost.fetch_add(1, Ordering::Relaxed);
         let mut state = pool.state();
         state.threads -= 1;
@@ -422,7 +422,7 @@ impl Pool {
         if !job.has_ended() {
             state.left.push((should_end, job));
         }
-        if !state.jobs.is_empty() && !pool.has_lost_too_many() && Pool::spawn(pool).is_ok() {
+        if cancelled && !state.jobs.is_empty() && !pool.has_lost_too_many() && Pool::spawn(pool).is_ok() {
             state.threads += 1;
         }
     }

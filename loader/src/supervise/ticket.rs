@@ -19,12 +19,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use context_engine_interface::ContextEngine;
-
+use super::instance::{Engine, Instance};
 use super::lease::Lease;
-
-/// An instance, as its own threads share it.
-pub(crate) type Engine = Arc<dyn ContextEngine>;
 
 /// Where a ticket's work is done.
 pub(super) trait Workplace {
@@ -56,7 +52,7 @@ pub(super) const LATE: u8 = 4;
 pub(super) const LEFT: u8 = 5;
 pub(super) const REFUSED: u8 = 6;
 
-type CallWork<R> = Box<dyn FnOnce(&dyn ContextEngine) -> R + Send>;
+type CallWork<R> = Box<dyn FnOnce(&Instance) -> R + Send>;
 
 /// What is done on the engine's thread.
 pub(super) enum Work<R> {
@@ -129,7 +125,7 @@ impl<R> Ticket<R> {
                 place.set_engine(created);
                 Some(answer)
             }
-            Work::Call(call) => place.engine().map(|engine| call(&*engine)),
+            Work::Call(call) => place.engine().map(|engine| call(&engine)),
             Work::Release(release) => place.set_engine(None).map(release),
         }
     }

@@ -30,7 +30,8 @@ fn supervised(c: &mut Criterion) {
     let handle = handle(home.path()).unwrap();
     let supervised_call = call(host_params());
     let supervised = || {
-        let request = CompactRequest { token_budget: 1_000, current_tokens: 10, force: true, manual: false };
+        let request =
+            CompactRequest { token_budget: 1_000, current_tokens: 10, force: true, ..CompactRequest::default() };
         handle.compact(black_box(&supervised_call), request).unwrap()
     };
     let engine = Side::Loaded.engine("nothing").unwrap();

@@ -125,6 +125,8 @@ impl ContextEngine for Everything {
             "budget": params.token_budget().into_option(),
             "force": params.force(),
             "tokens": params.current_token_count().into_option(),
+            "agent": text(params.agent_id()),
+            "target": params.compaction_target().0,
             "instructions": text(params.custom_instructions()),
             "completed": answer(ctx.complete(r#"{"prompt":"summarise"}"#)),
         });
@@ -137,6 +139,7 @@ impl ContextEngine for Everything {
             "messages": listed(params.messages()),
             "before": params.pre_prompt_message_count(),
             "summary": text(params.auto_compaction_summary()),
+            "heartbeat": params.is_heartbeat(),
             "budget": params.token_budget().into_option(),
         });
         self.journal.note("after_turn", given);

@@ -9,7 +9,7 @@
 //! }
 //! ```
 //!
-//! A place is a member, `drop`, `thread` (a thread that `assemble` starts and joins), or `thread_end` (when the thread that
+//! A place is a member, `list_tools` or `call_tool`, `drop`, `thread` (a thread that `assemble` starts and joins), or `thread_end` (when the thread that
 //! ran `assemble` ends). What can be done there stands in `faults`, wrong plans for `assemble` in `plans`. With `from_file` a test changes the fault between two turns without a
 //! new instance; a file that is not there means no fault. Calls are counted per instance, so `after` spares a `create`
 //! for good.
@@ -28,12 +28,12 @@ use std::sync::{Mutex, PoisonError};
 use context_engine_interface::{
     Acknowledged, AfterTurnParams, AfterTurnResult, AssembleParams, Assembly, BootstrapParams, BootstrapResult,
     CallContext, CommitStatus, CommitTurnParams, CommitTurnResult, CompactParams, CompactResult, ContextEngine,
-    DisposeParams, EngineContext, EngineError, IngestBatchParams, IngestBatchResult, IngestParams, IngestResult,
-    MaintainParams, MaintainResult, PrepareSubagentSpawnParams, RollbackSubagentSpawnParams, SpawnPreparation,
-    SubagentEndedParams, export_engine,
+    DisposeParams, EngineContext, EngineError, EngineTools, IngestBatchParams, IngestBatchResult, IngestParams,
+    IngestResult, MaintainParams, MaintainResult, PrepareSubagentSpawnParams, RollbackSubagentSpawnParams,
+    SpawnPreparation, SubagentEndedParams, ToolCallParams, ToolsListParams, export_engine,
 };
 use journal::Journal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::faults::Fault;
 
@@ -50,6 +50,16 @@ impl Faulty {
         match self.fault(place)? {
             Some(fault) => fault.commit(ctx, &self.journal),
             None => Ok(()),
+        }
+    }
+
+    /// The answer of one of its tools' functions, or a wrong one.
+    fn answer(&self, place: &'static str, ctx: &CallContext<'_>, healthy: &str) -> Result<String, EngineError> {
+        self.journal.note(place, Value::Null);
+        match self.fault(place)? {
+            Some(fault) if fault.what == "no-json" => Ok("[{".to_owned()),
+            Some(fault) => fault.commit(Some(ctx), &self.journal).map(|()| healthy.to_owned()),
+            None => Ok(healthy.to_owned()),
         }
     }
 
@@ -156,6 +166,19 @@ impl ContextEngine for Faulty {
     }
 }
 
+impl EngineTools for Faulty {
+    fn list_tools(&self, ctx: &CallContext<'_>, _: ToolsListParams<'_>) -> Result<String, EngineError> {
+        let healthy = r#"[{"name":"look"},{"name":"look away"}]"#;
+        self.answer("list_tools", ctx, healthy)
+    }
+
+    fn call_tool(&self, ctx: &CallContext<'_>, params: ToolCallParams<'_>) -> Result<String, EngineError> {
+        let text = json!([params.tool_call_id().as_str(), params.name().as_str(), params.arguments_json().as_str()]);
+        let healthy = json!([{ "type": "text", "text": text.to_string() }]).to_string();
+        self.answer("call_tool", ctx, &healthy)
+    }
+}
+
 impl Drop for Faulty {
     fn drop(&mut self) {
         // An error has nowhere to go from here.
@@ -169,4 +192,5 @@ export_engine! {
     name: "Faulty",
     version: env!("CARGO_PKG_VERSION"),
     owns_compaction: true,
+    tools: true,
 }

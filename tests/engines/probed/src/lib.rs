@@ -1,9 +1,9 @@
 //! Does what no engine may, where it is told to: what a probe is for.
 //!
-//! `{"in": "create", "do": "hang"}`: `in` is `create`, `assemble`, `dispose` or `drop`; `do` is one of those in [`act`],
+//! `{"in": "create", "do": "hang"}`: `in` is `create`, `assemble`, `tools` (their list), `dispose` or `drop`; `do` is one of those in [`act`],
 //! anything else is an error. A constructor and the root module know no configuration, so the environment tells them:
 //! `CONTEXT_ENGINE_TEST_CONSTRUCTOR` has what to `do`, `CONTEXT_ENGINE_TEST_EXTENSION` the length of an id that is
-//! answered although there is no such extension.
+//! answered although there is no such extension, or `none`, and then not even the one it declares is.
 //!
 //! The module is made by hand: what `export_engine!` writes answers no such id.
 
@@ -140,7 +140,9 @@ impl ContextEngine for Probed {
 
 impl EngineTools for Probed {
     fn list_tools(&self, _: &CallContext<'_>, _: ToolsListParams<'_>) -> Result<String, EngineError> {
-        Ok("[]".to_owned())
+        self.reach("tools")?;
+        let named = |name: &str| serde_json::json!({ "name": name });
+        Ok(serde_json::json!([named("find"), named("find it")]).to_string())
     }
 
     fn call_tool(&self, _: &CallContext<'_>, _: ToolCallParams<'_>) -> Result<String, EngineError> {
@@ -202,7 +204,11 @@ extern "C" fn root_module() -> RootModuleResult {
 }
 
 extern "C" fn extension(id: RStr<'_>, version: u32) -> ROption<Extension_NE> {
-    let length = std::env::var("CONTEXT_ENGINE_TEST_EXTENSION").ok().and_then(|length| length.parse().ok());
+    let asked = std::env::var("CONTEXT_ENGINE_TEST_EXTENSION").unwrap_or_default();
+    if asked == "none" {
+        return RNone;
+    }
+    let length = asked.parse().ok();
     match Exported::TOOLS {
         Some(tools) if (id.as_str(), version) == ("tools", 1) || Some(id.len()) == length => {
             RSome(NonExhaustive::new(Extension::Tools1(tools)))
