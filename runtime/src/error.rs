@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 
 use context_engine_loader::{AssembleError, LoaderError};
+use context_engine_transcript::TranscriptError;
+
+use crate::model::ModelError;
 
 /// Why a run stopped, or could not start.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +35,53 @@ pub enum RuntimeError {
         /// The budget.
         budget: u64,
     },
-    /// No prompt could be made for a call.
+    /// What is sent beside the messages is over the budget.
+    #[error(
+        "system prompt and rules take {system} tokens and the tools' schemas {tools} of the {budget} a prompt may cost, \
+         and leave no room for messages; compaction cannot help: shorten them, or use a model with a larger window"
+    )]
+    FixedParts {
+        /// What the system prompt takes, the files with rules included.
+        system: u64,
+        /// What the tools' schemas take.
+        tools: u64,
+        /// What a prompt may cost.
+        budget: u64,
+    },
+    /// No prompt could be made for a call of a turn.
+    #[error(transparent)]
+    Prompt(AssembleError),
+    /// The session's transcript cannot be read or written.
+    #[error(transparent)]
+    Transcript(#[from] TranscriptError),
+    /// The model did not answer.
+    #[error(transparent)]
+    Model(ModelError),
+    /// The provider takes no prompt that could be made. Words of contract §2.4.
+    #[error("{text}")]
+    Overflow {
+        /// What to do.
+        text: String,
+    },
+    /// A turn that does not end.
+    #[error("the turn was stopped after {calls} model calls; ask again to go on, or raise the limit")]
+    Calls {
+        /// The limit.
+        calls: usize,
+    },
+    /// A compaction that a person asked for and did not get.
+    #[error("compaction: {reason}")]
+    Compaction {
+        /// Why.
+        reason: String,
+    },
+    /// Work of the host's own broke off.
+    #[error("work on another thread broke off: {reason}; report this with the log")]
+    Task {
+        /// What is known of it.
+        reason: String,
+    },
+    /// No prompt could be made for a call of a replay.
     #[error("turn {turn}, call {call}: {source}")]
     Assemble {
         /// The turn.

@@ -2,21 +2,31 @@
 //!
 //! Decision: the runtime owns the transcript and the order of calls; engines own nothing of either. A replay is a run in
 //! which the model's answers are already known, so it takes the same path as a live turn up to the model call.
+//!
+//! | start at | for |
+//! |---|---|
+//! | [`Runtime`] | turns: engine, model and tools, put to work on sessions |
+//! | [`session`] | one conversation and its transcript |
+//! | [`turn`] | what a turn is asked, and what it did |
+//! | [`model`] | what answers prompts |
+//! | [`replay`], [`compare`] | recorded sessions, played again |
+//! | [`config`], [`Home`] | what a person configured, and where things are kept |
 #![forbid(unsafe_code)]
 
-mod compaction;
 pub mod compare;
 pub mod config;
 mod error;
-mod history;
 mod home;
 pub mod model;
-mod model_call;
 pub mod replay;
-mod scratch;
+mod runtime;
+pub mod session;
+pub mod turn;
 
 pub use config::Config;
 pub use error::RuntimeError;
 pub use home::Home;
-pub use model_call::Prompt;
 pub use replay::{CallReport, Replay, ReplayOptions, ReplaySummary, TurnRange};
+pub use runtime::{Creations, Runtime, RuntimeOptions};
+pub use session::{Prompt, Session};
+pub use turn::{TurnEnd, TurnEvent, TurnReport, TurnRequest};

@@ -1,16 +1,16 @@
 //! Replay: a recorded session through the lifecycle of an engine, call by call.
 //!
 //! Rules (design §5): the history is the raw messages of the active branch; one call is one recorded model response; what
-//! is compacted on the way lives in a scratch session, the recorded file is never written; `bootstrap` is called once,
+//! is compacted on the way lives in memory, the recorded file is never written; `bootstrap` is called once,
 //! and only when the session already has a transcript (a replay that starts later than the first turn).
 
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
-use context_engine_interface::{MessageFlags, Role, RuntimeSettings};
+use context_engine_interface::{MessageFlags, Role};
 use context_engine_legacy::compaction::KEEP_RECENT_TOKENS;
 use context_engine_loader::{EngineHandle, TurnTaken};
 use context_engine_transcript::{HistoryOptions, Message, RecordedSession, TokenCounter};
@@ -18,7 +18,9 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::RuntimeError;
-use crate::model_call::{LiveSession, Prompt};
+use crate::session::ExtractiveCompactor;
+use crate::session::live::{LiveSession, Prompt, Recovery, Scope};
+use crate::turn::SettingsFacts;
 
 /// Which turns to play, counted from 1, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -208,15 +210,19 @@ impl<'a> Replay<'a> {
         let live = Arc::new(LiveSession {
             file: Arc::clone(&id),
             id,
+            key: format!("agent:replay:{}", self.session.id).into(),
             system: system.map(str::to_owned),
-            system_tokens: system.map_or(0, |system| self.counter.text(system)),
+            fixed_tokens: system.map_or(0, |system| self.counter.text(system)),
             model: self.session.model.as_deref().map(Arc::from),
             budget: self.options.budget,
             keep_recent: self.options.keep_recent.unwrap_or(KEEP_RECENT_TOKENS),
             counter: self.counter,
-            scratch: Mutex::default(),
-            settled: Mutex::default(),
+            available_tools: Arc::default(),
+            compactor: Arc::new(ExtractiveCompactor),
+            completer: None,
+            state: Arc::default(),
         });
+        live.state().conversation.set_model(live.model.as_deref(), false, &self.counter);
         let mut reports: Vec<CallReport> = Vec::new();
         let (mut tokens, mut call, mut turn, mut turns) = (0, 0, 0, 0);
         let mut turn_starts_at = 0;
@@ -231,32 +237,37 @@ impl<'a> Replay<'a> {
             }
             if self.plays(turn) && !bootstrapped {
                 bootstrapped = true;
-                if at > 0 && engine.bootstrap(&live.call(&host_params)).value.is_some() {
-                    engine.maintain(&live.call(&host_params));
+                if at > 0 && engine.bootstrap(&live.call(&host_params, &Scope::default())).value.is_some() {
+                    engine.maintain(&live.call(&host_params, &Scope::default()));
                 }
             }
             if message.role == Role::ASSISTANT && self.plays(turn) {
                 call += 1;
                 let prompted = self.messages[turn_starts_at..at].iter().find(|m| m.role == Role::USER);
                 let host_params = self.host_params(&live, asked_for, prompted.map(|m| m.text()));
-                let prompt = live.prompt(engine, &host_params).map_err(|source| RuntimeError::Assemble {
-                    turn,
-                    call,
-                    source,
-                })?;
+                // A recorded session is read as it was: compacted once for a call, its tool results left alone.
+                let recovery = Recovery {
+                    compactions: 1,
+                    truncate: None,
+                    compact_params: &|_, _| Arc::clone(&host_params),
+                    compacted: &|_| (),
+                };
+                let prompt = live
+                    .prompt(engine, &host_params, &Scope::default(), &recovery)
+                    .map_err(|source| RuntimeError::Assemble { turn, call, source })?;
                 let report = report(turn, call, at, tokens, &prompt);
                 on_call(&report, &prompt)?;
                 reports.push(report);
             }
             tokens += message.tokens;
-            live.append(message);
+            live.state().remember(Arc::clone(message), &self.counter);
         }
         self.end_turn(engine, asked_for, &live, turn, turn_starts_at..self.messages.len());
         let mut summary = summarise(&reports, asked_for);
         summary.turns = turns;
         summary.messages = self.messages.len();
-        summary.compactions = live.scratch().compactions();
-        summary.summary_tokens = live.scratch().summary_tokens();
+        summary.compactions = live.state().conversation.compactions();
+        summary.summary_tokens = live.state().conversation.summary_tokens();
         summary.skipped = self.skipped.clone();
         summary.total_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         Ok(summary)
@@ -279,27 +290,26 @@ impl<'a> Replay<'a> {
             return;
         }
         let host_params = self.host_params(live, asked_for, None);
-        let turn = Arc::new(live.prepare_turn(messages));
+        let turn = Arc::new(live.prepare(messages));
         let whole = || Arc::new(live.prepared());
-        let taken = engine.take_turn(&live.call(&host_params), &turn, whole, live.budget);
+        let taken = engine.take_turn(&live.call(&host_params, &Scope::default()), &turn, whole, live.budget);
         if matches!(taken.value, TurnTaken::By(_)) {
-            engine.maintain(&live.call(&host_params));
+            engine.maintain(&live.call(&host_params, &Scope::default()));
         }
     }
 
     fn host_params(&self, live: &LiveSession, asked_for: &str, prompt: Option<String>) -> Arc<Map<String, Value>> {
-        let mut settings = RuntimeSettings::new();
-        settings.runtime.host = "context-engine".into();
-        settings.runtime.mode = "normal".into();
-        settings.model.resolved = live.model.as_deref().map(str::to_owned);
-        settings.context_engine_selection.selected_id = Some(asked_for.to_owned());
-        settings.context_engine_selection.source =
-            if asked_for == context_engine_loader::LEGACY { "default" } else { "configured" }.into();
-        settings.execution_host.id = Some("replay".into());
-        settings.execution_host.label = Some("Replay of a recorded session".into());
-        settings.limits.prompt_token_budget = Some(live.budget);
+        let settings = SettingsFacts {
+            resolved_model: live.model.as_deref().map(str::to_owned),
+            selected_engine: Some(asked_for.to_owned()),
+            host_id: Some("replay".into()),
+            host_label: Some("Replay of a recorded session".into()),
+            prompt_token_budget: Some(live.budget),
+            ..SettingsFacts::default()
+        };
+        let settings = settings.settings();
         let mut params = Map::new();
-        params.insert("sessionKey".into(), format!("agent:replay:{}", live.id).into());
+        params.insert("sessionKey".into(), (*live.key).into());
         if let Some(prompt) = prompt {
             params.insert("prompt".into(), prompt.into());
         }

@@ -44,7 +44,7 @@ pub struct AssembleRequest {
 }
 
 /// The messages of one prompt, and who made them.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Assembled {
     /// What goes to the model: roles `user`, `assistant` and `toolResult` only. Within the budget, pairs whole.
     pub messages: Vec<Arc<Message>>,

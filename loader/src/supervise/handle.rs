@@ -114,6 +114,12 @@ impl EngineHandle {
         Arc::clone(&self.current().0.info)
     }
 
+    /// Which instance answers calls now. Another number after a failure, and when the engine is opened anew: an instance
+    /// knows of a session what it was told itself.
+    pub fn instance(&self) -> u64 {
+        self.current().0.instance
+    }
+
     /// Why `legacy` answers although another engine was asked for; `None` when the one asked for answers.
     pub fn why(&self) -> Option<String> {
         self.current().1

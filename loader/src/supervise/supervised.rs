@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::time::Instant;
 
@@ -74,6 +74,8 @@ enum Home {
 
 /// An engine and what was learned of it.
 pub(crate) struct Supervised {
+    /// Which of all instances that this process made.
+    pub(crate) instance: u64,
     home: Home,
     pub(crate) info: Arc<EngineInfo>,
     host_params: HostParamPolicy,
@@ -106,7 +108,9 @@ impl Supervised {
     }
 
     fn new(home: Home, (info, has_tools): (EngineInfo, bool), host_params: HostParamPolicy) -> Supervised {
+        static INSTANCES: AtomicU64 = AtomicU64::new(1);
         Supervised {
+            instance: INSTANCES.fetch_add(1, Ordering::Relaxed),
             home,
             info: Arc::new(info),
             host_params,

@@ -5,6 +5,9 @@
 //! dropping that future. Errors are kinds the turn acts on (recover, retry, stop), because every provider words them
 //! differently.
 
+mod scripted;
+mod thread;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,6 +16,9 @@ use std::time::Duration;
 use context_engine_transcript::Message;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+
+pub use scripted::{ScriptedModel, Step, request_tokens};
+pub use thread::{Follows, Place, ThreadBackend, ThreadModel, ThreadSend};
 
 /// A future that can be sent between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -63,6 +69,9 @@ pub struct ModelRequest {
     pub max_output_tokens: Option<u64>,
     /// Sampling temperature; the provider's own when absent.
     pub temperature: Option<f64>,
+    /// Where it stands in its session; `None` for a prompt of no session. A model that is sent every prompt whole need
+    /// not look.
+    pub place: Option<Place>,
 }
 
 /// A tool, as a model is told of it.

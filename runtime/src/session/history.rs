@@ -19,7 +19,7 @@ use context_engine_legacy::pipeline::{self, Pictures, PipelineOptions, PipelineR
 use context_engine_loader::PreparedHistory;
 use context_engine_transcript::{Message, TokenCounter};
 
-use crate::scratch::ScratchSession;
+use super::conversation::Conversation;
 
 /// How long the new part grows before its beginning is settled.
 const SETTLE_AT: usize = 256;
@@ -29,8 +29,8 @@ const KEEP_OPEN: usize = 64;
 /// The settled part of a session's history.
 #[derive(Debug, Default)]
 pub(crate) struct SettledHistory {
-    /// How often the session had been compacted: a compaction changes the beginning.
-    compactions: usize,
+    /// Which generation of the conversation it was made from: a compaction changes the beginning.
+    generation: u64,
     /// Entries of the session that are in `history`.
     entries: usize,
     history: PreparedHistory,
@@ -42,12 +42,12 @@ impl SettledHistory {
     /// The history of `session` as engines get it.
     pub(crate) fn prepare(
         &mut self,
-        session: &ScratchSession,
+        session: &Conversation,
         options: &PipelineOptions,
         counter: &TokenCounter,
     ) -> PreparedHistory {
-        if self.compactions != session.compactions() {
-            *self = SettledHistory { compactions: session.compactions(), ..SettledHistory::default() };
+        if self.generation != session.generation() {
+            *self = SettledHistory { generation: session.generation(), ..SettledHistory::default() };
         }
         if let Some(whole) = self.settle(session, options, counter) {
             return whole;
@@ -63,7 +63,7 @@ impl SettledHistory {
     /// Settles the beginning of a new part that has grown long. Gives the whole history when that cannot be done.
     fn settle(
         &mut self,
-        session: &ScratchSession,
+        session: &Conversation,
         options: &PipelineOptions,
         counter: &TokenCounter,
     ) -> Option<PreparedHistory> {
@@ -105,7 +105,7 @@ impl SettledHistory {
     }
 }
 
-fn whole(session: &ScratchSession, options: &PipelineOptions, counter: &TokenCounter) -> PreparedHistory {
+fn whole(session: &Conversation, options: &PipelineOptions, counter: &TokenCounter) -> PreparedHistory {
     let messages = session.context_from(0).map(|(_, message)| message).collect();
     PreparedHistory::new(pipeline::run(messages, options).0, counter)
 }
@@ -141,7 +141,7 @@ mod tests {
     /// A session of `length` messages, drawn from a small generator: calls that are answered, late, never, twice; ids
     /// that come again; retries; replies in a row. An odd seed answers each call once and in its frame, as a healthy
     /// agent does.
-    fn session(seed: u64, length: usize, each: &mut dyn FnMut(&ScratchSession)) {
+    fn session(seed: u64, length: usize, each: &mut dyn FnMut(&Conversation)) {
         let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
         let mut below = |n: u64| {
             state ^= state << 13;
@@ -150,7 +150,7 @@ mod tests {
             state % n
         };
         let counter = TokenCounter::for_model(None);
-        let mut session = ScratchSession::default();
+        let mut session = Conversation::default();
         let messy = seed.is_multiple_of(2);
         let mut open: Vec<String> = Vec::new();
         for i in 0..length {
@@ -185,7 +185,7 @@ mod tests {
             };
             let Value::Object(map) = message else { panic!("an object") };
             let message = Message::from_map(format!("e{i}"), map).expect("a message");
-            session.append(Arc::new(message), None, &counter);
+            session.append(Arc::new(message), &counter);
             each(&session);
         }
     }

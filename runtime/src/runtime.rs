@@ -1,0 +1,368 @@
+//! The runtime: engines, a model and tools, put to work on sessions.
+//!
+//! Decision: it owns no thread and no loop. Whoever embeds it asks for a turn and waits for it, on a tokio runtime of
+//! theirs; sessions are independent of each other.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use context_engine_interface::CompactResult;
+use context_engine_legacy::compaction::KEEP_RECENT_TOKENS;
+use context_engine_loader::{CompactRequest, Creation, EngineHandle, HostProfile, LEGACY, Loader};
+use context_engine_transcript::TokenCounter;
+use context_engine_transcript::store::NewEntry;
+use serde_json::{Map, Value};
+use tokio::task::spawn_blocking;
+
+use crate::RuntimeError;
+use crate::model::{Model, ModelInfo, Usage};
+use crate::session::completion::Completer;
+use crate::session::{Compactor, ExtractiveCompactor, Session, Turns};
+use crate::turn::budget::Window;
+use crate::turn::frame::Frame;
+use crate::turn::run::{Events, Turn, now_ms};
+use crate::turn::tools::ToolSet;
+use crate::turn::{SettingsFacts, SystemPrompt, Tool, TurnEnd, TurnReport, TurnRequest};
+
+/// The most calls of one turn, unless a host says otherwise: nobody is helped by a loop that costs money.
+const MAX_CALLS: usize = 500;
+
+/// Makes the creation of an engine, by its id.
+pub type Creations = Arc<dyn Fn(&str) -> Creation + Send + Sync>;
+
+/// What a runtime works with.
+#[derive(Clone)]
+pub struct RuntimeOptions {
+    /// Finds and opens engines. Its host profile should be [`RuntimeOptions::profile`].
+    pub loader: Loader,
+    /// Id of the engine in the slot.
+    pub engine: String,
+    /// What an engine is created with.
+    pub creations: Creations,
+    /// Answers prompts.
+    pub model: Arc<dyn Model>,
+    /// What the model may call.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// What every prompt begins with.
+    pub system: SystemPrompt,
+    /// Decides what stands for older messages, for engines that leave it to the host.
+    pub compactor: Arc<dyn Compactor>,
+    /// Caps the window of the model, in tokens.
+    pub context_tokens: Option<u64>,
+    /// What is kept free for a reply, in tokens; at most a quarter of the window.
+    pub reserve_tokens: Option<u64>,
+    /// Tokens of recent history a compaction keeps; 20,000 when absent.
+    pub keep_recent: Option<u64>,
+    /// The most calls of one turn.
+    pub max_calls: usize,
+    /// What the host calls itself towards engines.
+    pub host: SettingsFacts,
+}
+
+impl RuntimeOptions {
+    /// Options with nothing but a loader and a model: `legacy` serves.
+    pub fn new(loader: Loader, model: Arc<dyn Model>) -> RuntimeOptions {
+        RuntimeOptions {
+            loader,
+            engine: LEGACY.to_owned(),
+            creations: Arc::new(|_| Creation::default()),
+            model,
+            tools: Vec::new(),
+            system: SystemPrompt::default(),
+            compactor: Arc::new(ExtractiveCompactor),
+            context_tokens: None,
+            reserve_tokens: None,
+            keep_recent: None,
+            max_calls: MAX_CALLS,
+            host: SettingsFacts::default(),
+        }
+    }
+
+    /// What a runtime offers engines: every member is called, and it has a model to complete with.
+    pub fn profile(label: impl Into<String>) -> HostProfile {
+        HostProfile::new(label).with_runtime_llm_complete()
+    }
+}
+
+/// Runs turns. Cheap to clone.
+#[derive(Clone)]
+pub struct Runtime {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    options: RuntimeOptions,
+    slot: RwLock<String>,
+    /// Engines that were opened, by id.
+    engines: Mutex<HashMap<String, EngineHandle>>,
+}
+
+impl Runtime {
+    /// A runtime with these options. Opens nothing yet.
+    pub fn new(options: RuntimeOptions) -> Runtime {
+        let slot = RwLock::new(options.engine.clone());
+        Runtime { shared: Arc::new(Shared { options, slot, engines: Mutex::default() }) }
+    }
+
+    /// Id of the engine in the slot.
+    pub fn engine(&self) -> String {
+        let slot = self.shared.slot.read().unwrap_or_else(PoisonError::into_inner);
+        match slot.trim() {
+            "" | "none" => LEGACY.to_owned(),
+            id => id.to_owned(),
+        }
+    }
+
+    /// Puts another engine into the slot. Turns that run finish with theirs; the next ones have the new one, in every
+    /// session, with the whole history.
+    pub fn select_engine(&self, id: impl Into<String>) {
+        *self.shared.slot.write().unwrap_or_else(PoisonError::into_inner) = id.into();
+    }
+
+    /// Has turns that ask for `id` use this handle: an engine that is linked into the host, or opened by it.
+    pub fn lend_engine(&self, id: impl Into<String>, engine: EngineHandle) {
+        self.engines().insert(id.into(), engine);
+    }
+
+    /// Runs one turn: what the person said, the model's reply, and the tools in between.
+    ///
+    /// Turns of one session come one after the other, in the order in which they were asked for. Dropping the future
+    /// leaves the session as the last written entry has it.
+    ///
+    /// # Errors
+    /// When the turn cannot begin: the transcript cannot be written, or the engine may not be answered for by another
+    /// and does not answer itself. How a turn that began ended is in [`TurnReport::end`].
+    pub async fn run_turn(
+        &self,
+        session: &Session,
+        request: TurnRequest,
+        events: Events<'_>,
+    ) -> Result<TurnReport, RuntimeError> {
+        let mut memory = session.shared.turn.lock().await;
+        let asked_for = self.engine();
+        let (frame, model, tools) = self.frame(session, &request, &asked_for, &mut memory).await?;
+        let has_history = session.state().conversation.recorded().next().is_some();
+        let counter = frame.counter;
+        let said = session.state().append(vec![user_message(&request)], &counter)?;
+        let user_entry = said.first().map(|message| message.id.clone());
+        let frame = Frame { fence: user_entry.as_deref().map(Into::into), ..frame };
+        let report = TurnReport {
+            end: TurnEnd::Answered,
+            text: String::new(),
+            served_by: frame.engine.info().id.clone(),
+            why: None,
+            asked_for,
+            calls: Vec::new(),
+            compactions: 0,
+            truncated: 0,
+            usage: Usage::default(),
+            user_entry,
+            reply_entry: None,
+        };
+        let instance = frame.engine.instance();
+        let turn = Turn {
+            frame,
+            model,
+            tools,
+            cancel: request.cancel.clone(),
+            events,
+            memory: &mut memory,
+            said,
+            given: 0,
+            instance,
+            answered: 0,
+            max_calls: self.shared.options.max_calls.max(1),
+            raw: request.raw,
+            report,
+        };
+        Ok(turn.run(has_history).await)
+    }
+
+    /// Compacts a session because a person asked (contract §2.5). `instructions` is what the summary should attend to.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Compaction`] while a turn runs, or with the engine's reason.
+    pub async fn compact(
+        &self,
+        session: &Session,
+        instructions: Option<String>,
+    ) -> Result<CompactResult, RuntimeError> {
+        let Ok(mut memory) = session.shared.turn.try_lock() else {
+            let reason = "manual compaction unavailable while another embedded run is active".to_owned();
+            return Err(RuntimeError::Compaction { reason });
+        };
+        let request = TurnRequest::default();
+        let asked_for = self.engine();
+        let (frame, _, _) = self.frame(session, &request, &asked_for, &mut memory).await?;
+        let request = CompactRequest {
+            force: true,
+            manual: true,
+            custom_instructions: instructions,
+            target: context_engine_loader::CompactTarget::Threshold,
+            ..CompactRequest::default()
+        };
+        blocking(move || frame.compact_by_hand(request)).await?
+    }
+
+    /// Lets every engine release what it holds, and waits for it. Sessions have to be settled before.
+    pub async fn close(&self) {
+        let engines: Vec<EngineHandle> = {
+            let mut engines = self.shared.engines.lock().unwrap_or_else(PoisonError::into_inner);
+            engines.drain().map(|(_, engine)| engine).collect()
+        };
+        let dispose = move || {
+            for engine in engines {
+                // The handle said so in the log.
+                let _ = engine.dispose("shutdown");
+            }
+        };
+        if let Err(error) = blocking(dispose).await {
+            tracing::warn!(%error, "the engines could not be disposed of");
+        }
+    }
+
+    /// The engine of a turn.
+    async fn open(&self, id: &str) -> Result<EngineHandle, RuntimeError> {
+        let known = self.engines().get(id).cloned();
+        if let Some(engine) = known {
+            return Ok(engine);
+        }
+        let (runtime, id) = (self.clone(), id.to_owned());
+        blocking(move || {
+            let options = &runtime.shared.options;
+            let creation = (options.creations)(&id);
+            let engine =
+                options.loader.engine(&id, &creation).map_err(|error| RuntimeError::Engine(Box::new(error)))?;
+            // Another session may have been faster.
+            Ok(runtime.engines().entry(id).or_insert(engine).clone())
+        })
+        .await?
+    }
+
+    fn engines(&self) -> std::sync::MutexGuard<'_, HashMap<String, EngineHandle>> {
+        self.shared.engines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the calls of a turn are made with.
+    async fn frame(
+        &self,
+        session: &Session,
+        request: &TurnRequest,
+        asked_for: &str,
+        memory: &mut Turns,
+    ) -> Result<(Frame, Arc<dyn Model>, ToolSet), RuntimeError> {
+        let options = &self.shared.options;
+        let model = request.model.clone().unwrap_or_else(|| Arc::clone(&options.model));
+        let info = model.info().clone();
+        // What a raw turn asks of nobody is not opened either.
+        let engine = self.open(if request.raw { LEGACY } else { asked_for }).await?;
+        let counter = self.settle_model(session, &info, memory)?;
+        let window = Window::new(smaller(info.context_window, options.context_tokens), options.reserve_tokens);
+        let overcount = memory.overcount.as_ref().filter(|(id, _)| *id == info.id).map_or(1.0, |(_, over)| *over);
+        let creation = (options.creations)(asked_for);
+        let host_tools = request.tools.as_deref().unwrap_or(&options.tools);
+        let mut frame = Frame {
+            session: Arc::clone(&session.shared),
+            engine,
+            completer: Some(Completer { model: Arc::clone(&model), host: tokio::runtime::Handle::current() }),
+            counter,
+            system: request.system.clone().unwrap_or_else(|| options.system.clone()),
+            tools: Arc::default(),
+            available_tools: Arc::default(),
+            window,
+            budget: (window.prompt_budget() as f64 / overcount.max(1.0)) as u64,
+            keep_recent: options.keep_recent.unwrap_or(KEEP_RECENT_TOKENS),
+            compactor: Arc::clone(&options.compactor),
+            settings: settings(&options.host, &info, asked_for),
+            agent_dir: creation.agent_dir,
+            workspace_dir: creation.workspace_dir,
+            prompt: prompt_text(request),
+            is_heartbeat: request.is_heartbeat,
+            compacted: None,
+            last_usage: memory.last_usage,
+            fence: None,
+            cancel: request.cancel.token(),
+            model: info,
+        };
+        let engine_tools = if request.raw {
+            Vec::new()
+        } else {
+            let asking = frame.clone();
+            blocking(move || asking.list_tools()).await?
+        };
+        let tools = ToolSet::new(host_tools, engine_tools);
+        frame.tools = Arc::clone(&tools.specs);
+        frame.available_tools = Arc::clone(&tools.available);
+        Ok((frame, model, tools))
+    }
+
+    /// Has the session's messages counted and cleaned for the model, and its transcript say which one it is.
+    fn settle_model(
+        &self,
+        session: &Session,
+        model: &ModelInfo,
+        memory: &mut Turns,
+    ) -> Result<TokenCounter, RuntimeError> {
+        let counter = TokenCounter::for_model(Some(&model.id));
+        let recount = memory.counter.is_some_and(|before| before.encoding() != counter.encoding());
+        memory.counter = Some(counter);
+        let name = format!("{}/{}", model.provider, model.id);
+        let mut state = session.state();
+        let before = state.conversation.model().map(str::to_owned);
+        state.conversation.set_model(Some(&name), recount, &counter);
+        if before.is_some_and(|before| before != name)
+            && let Some(store) = state.store_mut()
+        {
+            let (provider, model_id) = (Some(model.provider.clone()), model.id.clone());
+            store.append(NewEntry::ModelChange { provider, model_id })?;
+        }
+        Ok(counter)
+    }
+}
+
+impl std::fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Runtime").field("engine", &self.engine()).finish_non_exhaustive()
+    }
+}
+
+/// Runs what may wait.
+async fn blocking<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> Result<R, RuntimeError> {
+    spawn_blocking(work).await.map_err(|error| RuntimeError::Task { reason: error.to_string() })
+}
+
+fn smaller(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+fn settings(host: &SettingsFacts, model: &ModelInfo, asked_for: &str) -> SettingsFacts {
+    SettingsFacts {
+        requested_model: host.requested_model.clone().or_else(|| Some(model.id.clone())),
+        resolved_model: Some(model.id.clone()),
+        provider: Some(model.provider.clone()),
+        family: model.family.clone(),
+        selected_engine: Some(asked_for.to_owned()),
+        host_id: host.host_id.clone().or_else(|| Some("embedded".to_owned())),
+        host_label: host.host_label.clone().or_else(|| Some("Embedded runtime".to_owned())),
+        ..host.clone()
+    }
+}
+
+fn user_message(request: &TurnRequest) -> Map<String, Value> {
+    let mut message = Map::new();
+    message.insert("role".into(), "user".into());
+    message.insert("content".into(), request.content.clone().into());
+    if request.is_heartbeat {
+        message.insert("isHeartbeat".into(), true.into());
+    }
+    message.insert("timestamp".into(), now_ms().into());
+    message
+}
+
+fn prompt_text(request: &TurnRequest) -> String {
+    let texts = request.content.iter().filter_map(|block| block.get("text")?.as_str());
+    texts.collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,422 @@
+//! A session in the middle of a run: the history → pipeline → engine → prompt, compacting when it is too much.
+//!
+//! Decision: a replay and a live turn make their prompts here, by the same steps. What differs is what they may do when
+//! the history is too much ([`Recovery`]): a replay compacts once in memory, a turn writes into its transcript.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use context_engine_interface::CompactResult;
+use context_engine_legacy::pipeline::{self, BOOTSTRAP, PipelineOptions};
+use context_engine_loader::supervise::SYSTEM_PROMPT_SEPARATOR;
+use context_engine_loader::{
+    AssembleError, AssembleRequest, Assembled, Call, CancelToken, CompactRequest, EngineHandle, LEGACY, PreparedHistory,
+};
+use context_engine_transcript::{Message, TokenCounter};
+use serde_json::{Map, Value, json};
+
+use super::compaction::{Compactor, at_once, compact_session};
+use super::completion::Completer;
+use super::services::Services;
+use super::state::SessionState;
+use super::truncate::{self, Reducible};
+use crate::turn::budget::{Route, route};
+
+/// What goes to the model.
+#[derive(Debug)]
+pub struct Prompt {
+    /// The system prompt, an engine's addition in front of it.
+    pub system: Option<String>,
+    /// The messages, and who made them.
+    pub assembled: Assembled,
+    /// Tokens of system prompt, addition, messages, and of the tools' schemas.
+    pub tokens: u64,
+    /// Whether the session was compacted for this call.
+    pub compacted: bool,
+    /// Tool results that were shortened in the transcript for this call.
+    pub truncated: usize,
+    /// Recorded messages that the session's newest summary stands for.
+    pub behind_summary: usize,
+    /// How often the session was compacted by now.
+    pub compactions: usize,
+    /// What the summaries written by now cost, in tokens.
+    pub summary_tokens: u64,
+    /// Whether the engine planned an earlier prompt of the turn, and this one is that and what was said since.
+    pub follows: bool,
+    /// How much of the turn's own messages is in it.
+    pub(crate) said: usize,
+}
+
+impl Prompt {
+    /// `{"system":…,"messages":[…]}` with the messages in OpenClaw's shape.
+    pub fn to_json(&self) -> Value {
+        let messages: Vec<Value> = self.assembled.messages.iter().map(|message| message.to_value()).collect();
+        json!({ "system": self.system, "messages": messages })
+    }
+}
+
+/// A session in the middle of a run. Shared with the calls that are made about it: one that never returns keeps it.
+pub(crate) struct LiveSession {
+    pub(crate) id: Arc<str>,
+    pub(crate) file: Arc<str>,
+    pub(crate) key: Arc<str>,
+    pub(crate) system: Option<String>,
+    /// What is sent beside messages and addition: the system prompt, the tools' schemas.
+    pub(crate) fixed_tokens: u64,
+    pub(crate) model: Option<Arc<str>>,
+    /// What one prompt may cost.
+    pub(crate) budget: u64,
+    pub(crate) keep_recent: u64,
+    pub(crate) counter: TokenCounter,
+    pub(crate) available_tools: Arc<[String]>,
+    pub(crate) compactor: Arc<dyn Compactor>,
+    pub(crate) completer: Option<Completer>,
+    pub(crate) state: Arc<Mutex<SessionState>>,
+}
+
+/// What may be done when the history is too much for a prompt.
+pub(crate) struct Recovery<'a> {
+    /// How often the session may be compacted for one prompt.
+    pub(crate) compactions: u32,
+    /// The window of the model, when long tool results may be shortened in the transcript.
+    pub(crate) truncate: Option<u64>,
+    /// The host params of a compaction: how often it was tried, and what the history costs.
+    pub(crate) compact_params: &'a dyn Fn(u32, u64) -> Arc<Map<String, Value>>,
+    /// What follows a compaction.
+    pub(crate) compacted: &'a dyn Fn(&CompactResult),
+}
+
+/// What an engine may see and change during a call.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Scope {
+    /// The entry before which reading the transcript ends.
+    pub(crate) fence: Option<Arc<str>>,
+    /// Whether entries may be rewritten.
+    pub(crate) rewrites: bool,
+    pub(crate) cancel: CancelToken,
+}
+
+impl LiveSession {
+    /// What messages and addition may cost.
+    pub(crate) fn message_budget(&self) -> u64 {
+        self.budget.saturating_sub(self.fixed_tokens)
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, SessionState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn pipeline(&self) -> PipelineOptions {
+        PipelineOptions { model: self.model.as_deref().map(str::to_owned), ..PipelineOptions::default() }
+    }
+
+    /// The history as engines get it.
+    pub(crate) fn prepared(&self) -> PreparedHistory {
+        self.state().prepared(&self.pipeline(), &self.counter)
+    }
+
+    /// What the pipeline makes of some messages alone, such as one turn's.
+    pub(crate) fn prepare(&self, messages: &[Arc<Message>]) -> PreparedHistory {
+        PreparedHistory::new(pipeline::run(messages.to_vec(), &self.pipeline()).0, &self.counter)
+    }
+
+    pub(crate) fn call(self: &Arc<Self>, host_params: &Arc<Map<String, Value>>, scope: &Scope) -> Call {
+        Call {
+            session_id: Arc::clone(&self.id),
+            session_file: Arc::clone(&self.file),
+            host_params: Arc::clone(host_params),
+            services: Arc::new(Services { live: Arc::clone(self), scope: scope.clone() }),
+            cancel: scope.cancel.clone(),
+        }
+    }
+
+    /// Makes the prompt of one model call.
+    ///
+    /// Compacts and shortens as far as `recovery` allows, each time only if the last time made the history shorter
+    /// (contract §2.4: no loop without progress), and only when the engine asked for serves: what `legacy` answers in
+    /// place of a failed engine is fitted, not written.
+    pub(crate) fn prompt(
+        self: &Arc<Self>,
+        handle: &EngineHandle,
+        host_params: &Arc<Map<String, Value>>,
+        scope: &Scope,
+        recovery: &Recovery<'_>,
+    ) -> Result<Prompt, AssembleError> {
+        let (mut compacted, mut compactions, mut truncated, mut may_truncate) = (false, 0, 0, true);
+        let mut shortest = u64::MAX;
+        loop {
+            let history = self.prepared();
+            let history = if history.is_empty() { self.opening() } else { history };
+            let tokens = history.tokens();
+            let request = AssembleRequest {
+                history: Arc::new(history),
+                budget: self.message_budget(),
+                counter: self.counter,
+                model: self.model.clone(),
+                available_tools: Arc::clone(&self.available_tools),
+            };
+            let assembled = handle.assemble(&self.call(host_params, scope), &request)?;
+            let overflow = self.overflow(handle, &assembled, tokens).filter(|_| tokens < shortest);
+            shortest = tokens;
+            if let Some(overflow) = overflow {
+                let window = recovery.truncate.filter(|_| may_truncate);
+                let reducible = window.map(|window| truncate::reducible(self, window)).unwrap_or_default();
+                let route = route(overflow, reducible.tokens);
+                if matches!(route, Route::TruncateToolResultsOnly) {
+                    may_truncate = false;
+                    truncated += self.truncate(&reducible);
+                    continue;
+                }
+                if compactions < recovery.compactions {
+                    compactions += 1;
+                    let host_params = (recovery.compact_params)(compactions, tokens);
+                    if let Some(result) = self.compact(handle, &host_params, scope, self.forced(tokens)) {
+                        compacted = true;
+                        (recovery.compacted)(&result);
+                        if matches!(route, Route::CompactThenTruncate) {
+                            may_truncate = false;
+                            truncated += self.truncate(&reducible);
+                        }
+                        continue;
+                    }
+                }
+            }
+            return Ok(self.finish(assembled, compacted, truncated));
+        }
+    }
+
+    /// By how much the history is too much, where that is the host's affair (contract §7.5).
+    fn overflow(&self, handle: &EngineHandle, assembled: &Assembled, tokens: u64) -> Option<u64> {
+        let info = handle.info();
+        if assembled.served_by != info.id {
+            return None;
+        }
+        if assembled.may_overflow {
+            return Some(tokens.saturating_sub(self.message_budget())).filter(|over| *over > 0);
+        }
+        if info.owns_compaction {
+            tracing::debug!(
+                "[context-overflow-precheck] skipped: context engine \"{}\" owns compaction",
+                assembled.served_by
+            );
+            return None;
+        }
+        assembled.fitted.then(|| tokens.saturating_sub(self.message_budget()).max(1))
+    }
+
+    /// Shortens tool results in the transcript; how many.
+    pub(crate) fn truncate(&self, reducible: &Reducible) -> usize {
+        match self.state().rewrite(&reducible.replacements, &self.counter) {
+            Some(Ok(rewrite)) => rewrite.rewritten,
+            Some(Err(error)) => {
+                tracing::warn!(%error, "long tool results cannot be shortened in the transcript");
+                0
+            }
+            None => 0,
+        }
+    }
+
+    fn finish(&self, assembled: Assembled, compacted: bool, truncated: usize) -> Prompt {
+        let system = match (&assembled.system_prompt_addition, self.system.as_deref()) {
+            (Some(addition), Some(system)) => Some(format!("{addition}{SYSTEM_PROMPT_SEPARATOR}{system}")),
+            (Some(addition), None) => Some(addition.clone()),
+            (None, system) => system.map(str::to_owned),
+        };
+        let tokens = assembled.tokens + self.fixed_tokens;
+        let state = self.state();
+        let (behind_summary, compactions, summary_tokens) =
+            (state.conversation.summarised(), state.conversation.compactions(), state.conversation.summary_tokens());
+        Prompt {
+            system,
+            assembled,
+            tokens,
+            compacted,
+            truncated,
+            behind_summary,
+            compactions,
+            summary_tokens,
+            follows: false,
+            said: 0,
+        }
+    }
+
+    /// `last` and what was said since, as one prompt; `None` when that is over the budget.
+    pub(crate) fn follow_up(&self, last: &Prompt, said: &[Arc<Message>]) -> Option<Prompt> {
+        let (said, _) = pipeline::sanitize(said.to_vec(), self.model.as_deref());
+        let messages = last.assembled.messages.iter().cloned().chain(said).collect();
+        let (messages, _) = pipeline::pair_repair(messages);
+        let (mut messages, _) = pipeline::render(&messages);
+        for message in messages.iter_mut().filter(|message| message.tokens == 0) {
+            let tokens = self.counter.message(message);
+            Arc::make_mut(message).tokens = tokens;
+        }
+        let sent: u64 = messages.iter().map(|message| message.tokens).sum();
+        let before: u64 = last.assembled.messages.iter().map(|message| message.tokens).sum();
+        // With what the engine added to the system prompt.
+        let tokens = (last.assembled.tokens - before.min(last.assembled.tokens)) + sent;
+        if tokens > self.message_budget() {
+            return None;
+        }
+        let assembled = Assembled { messages, tokens, took: Duration::ZERO, ..last.assembled.clone() };
+        let prompt = self.finish(assembled, false, 0);
+        Some(Prompt { follows: true, ..prompt })
+    }
+
+    /// A prompt before anybody has spoken: the model was called with its system prompt alone.
+    fn opening(&self) -> PreparedHistory {
+        let filler = json!({ "role": "user", "content": BOOTSTRAP });
+        let message = match filler {
+            Value::Object(map) => Message::from_map("opening", map).ok(),
+            _ => None,
+        };
+        PreparedHistory::new(message.map(Arc::new).into_iter().collect(), &self.counter)
+    }
+
+    /// The request of a compaction that has to make room.
+    pub(crate) fn forced(&self, current_tokens: u64) -> CompactRequest {
+        CompactRequest { token_budget: self.message_budget(), current_tokens, force: true, ..CompactRequest::default() }
+    }
+
+    /// Compacts the session. `None` when it did not get shorter, whatever the engine says of it (report C10).
+    pub(crate) fn compact(
+        self: &Arc<Self>,
+        handle: &EngineHandle,
+        host_params: &Arc<Map<String, Value>>,
+        scope: &Scope,
+        request: CompactRequest,
+    ) -> Option<CompactResult> {
+        match handle.compact(&self.call(host_params, scope), request) {
+            Ok(answer) if answer.value.compacted => match self.other_session(&answer.value) {
+                None => Some(answer.value).filter(made_room),
+                Some(refused) => {
+                    tracing::warn!(engine = answer.served_by, "{refused}");
+                    None
+                }
+            },
+            // Not its business, and it did not hand it on: the runtime's own compaction, in the same recovery (report G7).
+            Ok(answer) if !handle.info().owns_compaction && answer.served_by != LEGACY => {
+                let (engine, reason) =
+                    (&answer.served_by, answer.value.reason.as_deref().unwrap_or("none given").to_owned());
+                tracing::info!(engine, reason, "the engine does not compact; the runtime does");
+                let usable = self.message_budget();
+                compact_session(self, &at_once, usable, None).ok().filter(|result| result.compacted)
+            }
+            Ok(answer) => {
+                tracing::info!(reason = answer.value.reason.as_deref().unwrap_or("none given"), "not compacted");
+                None
+            }
+            Err(error) => {
+                tracing::warn!(%error, "compaction failed; the prompt is fitted");
+                None
+            }
+        }
+    }
+}
+
+impl LiveSession {
+    /// Why a compaction that puts another session in the place of this one is not accepted (contract §7.10). Nothing an
+    /// engine can reach makes a transcript that could take its place.
+    pub(crate) fn other_session(&self, result: &CompactResult) -> Option<String> {
+        let target: Value = serde_json::from_str(&result.session_target_json).unwrap_or_default();
+        let said = |key: &str| target.get(key).and_then(Value::as_str).map(str::to_owned);
+        let id = result.session_id.as_deref().into_option().map(str::to_owned).or_else(|| said("sessionId"));
+        let path = &*self.file;
+        let differs = id.is_some_and(|id| id != *self.id)
+            || said("sessionKey").is_some_and(|key| key != *self.key)
+            || said("storePath").is_some_and(|store| store != path);
+        differs.then(|| "Context-engine successor target changed the active session binding".to_owned())
+    }
+}
+
+/// Whether the numbers say that room was made, where there are numbers.
+fn made_room(result: &CompactResult) -> bool {
+    let room = result.tokens_after.into_option().is_none_or(|after| after < result.tokens_before);
+    if !room {
+        tracing::warn!(
+            tokens = result.tokens_before,
+            "the engine says that it compacted, and the history is as long as before; taken for no compaction"
+        );
+    }
+    room
+}
+
+#[cfg(test)]
+mod tests {
+    use context_engine_interface::{
+        AssembleParams, Assembly, CallContext, CompactParams, ContextEngine, EngineContext, EngineError, IngestParams,
+        IngestResult, PromptAuthority,
+    };
+    use context_engine_loader::{Creation, Loader, LoaderOptions};
+
+    use super::*;
+    use crate::session::compaction::ExtractiveCompactor;
+
+    /// Keeps the newest message, asks for the overflow check, and says of compaction that it is not its business.
+    struct NotMine;
+
+    impl ContextEngine for NotMine {
+        fn create(_: EngineContext<'_>) -> Result<Self, EngineError> {
+            Ok(NotMine)
+        }
+
+        fn ingest(&self, _: &CallContext<'_>, _: IngestParams<'_>) -> Result<IngestResult, EngineError> {
+            Ok(IngestResult::skipped())
+        }
+
+        fn assemble(&self, _: &CallContext<'_>, params: AssembleParams<'_>) -> Result<Assembly, EngineError> {
+            let all = params.messages().len();
+            let mut plan = Assembly { prompt_authority: PromptAuthority::PREASSEMBLY_MAY_OVERFLOW, ..Assembly::new() };
+            plan.keep(all - 1..all);
+            Ok(plan)
+        }
+
+        fn compact(&self, _: &CallContext<'_>, _: CompactParams<'_>) -> Result<CompactResult, EngineError> {
+            Ok(CompactResult { reason: Some("delegate".into()).into(), ..CompactResult::default() })
+        }
+    }
+
+    /// Report G7: asked in the recovery, it answered "not mine", and the only try was wasted.
+    #[test]
+    fn an_engine_that_does_not_own_compaction_leaves_it_to_the_runtime_in_the_same_recovery() {
+        let counter = TokenCounter::for_model(None);
+        let live = Arc::new(LiveSession {
+            id: "s".into(),
+            file: "s".into(),
+            key: "s".into(),
+            system: None,
+            fixed_tokens: 0,
+            model: None,
+            budget: 400,
+            keep_recent: 100,
+            counter,
+            available_tools: Arc::default(),
+            compactor: Arc::new(ExtractiveCompactor),
+            completer: None,
+            state: Arc::default(),
+        });
+        for turn in 0..40 {
+            for role in ["user", "assistant"] {
+                let text = format!("{role} {turn}: {}", "so many words ".repeat(5));
+                let Value::Object(map) = json!({ "role": role, "content": text }) else { panic!("an object") };
+                let message = Message::from_map(format!("{role}-{turn}"), map).expect("a message");
+                live.state().remember(Arc::new(message), &counter);
+            }
+        }
+        let question = json!({ "role": "user", "content": "and now?" });
+        let Value::Object(map) = question else { panic!("an object") };
+        live.state().remember(Arc::new(Message::from_map("last", map).expect("a message")), &counter);
+
+        let info = context_engine_interface::record::EngineInfo { id: "not-mine".into(), ..legacy_info() };
+        let loader = Loader::new(LoaderOptions::default());
+        let handle = loader.linked(Arc::new(NotMine), info, &Creation::default()).expect("a handle");
+        let recovery =
+            Recovery { compactions: 1, truncate: None, compact_params: &|_, _| Arc::default(), compacted: &|_| () };
+        let prompt = live.prompt(&handle, &Arc::default(), &Scope::default(), &recovery).expect("a prompt");
+        assert!(prompt.compacted && prompt.behind_summary > 0);
+        assert_eq!((prompt.assembled.served_by.as_str(), live.state().conversation.compactions()), ("not-mine", 1));
+    }
+
+    fn legacy_info() -> context_engine_interface::record::EngineInfo {
+        context_engine_legacy::LegacyEngine::info()
+    }
+}
