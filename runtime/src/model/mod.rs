@@ -5,6 +5,8 @@
 //! dropping that future. Errors are kinds the turn acts on (recover, retry, stop), because every provider words them
 //! differently.
 
+pub mod classify;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
