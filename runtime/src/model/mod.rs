@@ -6,6 +6,7 @@
 //! differently.
 
 pub mod classify;
+mod scripted;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,6 +16,8 @@ use std::time::Duration;
 use context_engine_transcript::Message;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+
+pub use scripted::{ScriptedModel, Step, request_tokens};
 
 /// A future that can be sent between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
