@@ -18,6 +18,14 @@ pub enum RuntimeError {
         /// What is wrong, with its place in the file.
         reason: String,
     },
+    /// A model cannot be asked: what is configured of it is missing or wrong.
+    #[error("model {model}: {reason}")]
+    Model {
+        /// The model, as it was asked for.
+        model: String,
+        /// What is wrong, with the key of the configuration, and what to do.
+        reason: String,
+    },
     /// There is no folder to keep things in.
     #[error("no home directory is known; set CONTEXT_ENGINE_HOME to a folder of yours")]
     NoHome,

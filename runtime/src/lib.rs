@@ -14,9 +14,11 @@ pub mod model;
 mod model_call;
 pub mod replay;
 mod scratch;
+mod secret;
 
 pub use config::Config;
 pub use error::RuntimeError;
 pub use home::Home;
 pub use model_call::Prompt;
 pub use replay::{CallReport, Replay, ReplayOptions, ReplaySummary, TurnRange};
+pub use secret::Secret;
