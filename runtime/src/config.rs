@@ -2,6 +2,8 @@
 //!
 //! Unknown keys are left alone: a person may keep keys of other tools, or of a later version, in the same file.
 
+mod models;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,6 +14,9 @@ use context_engine_loader::{Deadlines, OnFailure, TrustPolicy};
 use serde::Deserialize;
 use serde_json::Value;
 
+pub use self::models::{
+    ApiKey, Compat, ConfiguredModel, MaxTokensField, ModelChoice, Models, OPENAI_COMPLETIONS, Provider, ProviderModel,
+};
 use crate::RuntimeError;
 
 /// The longest configuration that is read, in bytes.
@@ -25,6 +30,8 @@ pub struct Config {
     pub plugins: Plugins,
     /// How agents run.
     pub agents: Agents,
+    /// Who serves models.
+    pub models: Models,
 }
 
 /// `plugins`
@@ -98,10 +105,14 @@ pub struct Agents {
 
 /// `agents.defaults`
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 pub struct AgentDefaults {
     /// How history is compacted.
     pub compaction: Compaction,
+    /// The model that answers.
+    pub model: Option<ModelChoice>,
+    /// At most so many tokens of a model's window are used.
+    pub context_tokens: Option<u64>,
 }
 
 /// `agents.defaults.compaction`
@@ -186,23 +197,44 @@ impl Config {
 }
 
 /// The keys that are read, by place; `*` is any key.
-const KEYS: [(&str, &[&str]); 8] = [
-    ("", &["plugins", "agents"]),
+const KEYS: [(&str, &[&str]); 12] = [
+    ("", &["plugins", "agents", "models"]),
     ("plugins.", &["enabled", "allow", "deny", "slots", "contextEnginePolicy", "load", "entries"]),
     ("plugins.slots.", &["contextEngine"]),
     ("plugins.load.", &["paths"]),
     ("plugins.entries.*.", &["enabled", "pin", "config", "timeoutsMs"]),
     ("agents.", &["defaults"]),
-    ("agents.defaults.", &["compaction"]),
+    // `models` is OpenClaw's and not read here; it is no slip of `model`.
+    ("agents.defaults.", &["compaction", "model", "contextTokens", "models"]),
     ("agents.defaults.compaction.", &["keepRecentTokens", "timeoutSeconds"]),
+    ("models.", &["providers"]),
+    (
+        "models.providers.*.",
+        &["baseUrl", "apiKey", "api", "headers", "timeoutSeconds", "idleTimeoutSeconds", "maxRetries", "models"],
+    ),
+    ("models.providers.*.models.*.", &["id", "contextWindow", "maxTokens", "compat"]),
+    ("models.providers.*.models.*.compat.", &["maxTokensField", "supportsUsageInStreaming"]),
 ];
+
+/// Places below which stand names.
+const NAMED: [&str; 2] = ["plugins.entries.", "models.providers."];
 
 /// How far a key may be from one that is read to be taken for it.
 const SLIP: usize = 2;
 
-/// Looks through the object at `place`, which stands in `KEYS` as `pattern`.
+/// Looks through the object, or the list of objects, at `place`, which stands in `KEYS` as `pattern`.
 fn look_for_slips(value: &Value, place: &str, pattern: &str, found: &mut Vec<(String, &'static str)>) {
-    let Value::Object(map) = value else { return };
+    let map = match value {
+        Value::Object(map) => map,
+        Value::Array(items) => {
+            for (at, item) in items.iter().enumerate() {
+                let place = format!("{}[{at}].", place.trim_end_matches('.'));
+                look_for_slips(item, &place, &format!("{pattern}*."), found);
+            }
+            return;
+        }
+        _ => return,
+    };
     let known = KEYS.iter().find(|(of, _)| *of == pattern).map(|(_, keys)| *keys);
     for (key, value) in map {
         match known {
@@ -210,9 +242,9 @@ fn look_for_slips(value: &Value, place: &str, pattern: &str, found: &mut Vec<(St
                 let near = |meant: &&&str| strsim::damerau_levenshtein(meant, key) <= SLIP;
                 found.extend(keys.iter().find(near).map(|meant| (format!("{place}{key}"), *meant)));
             }
-            // Below `entries` stand ids, and below those that are known only what is the engine's own.
+            // Below an id, what is known has only the engine's or the provider's own below it.
             _ => {
-                let step = if pattern == "plugins.entries." { "*" } else { key.as_str() };
+                let step = if NAMED.contains(&pattern) { "*" } else { key.as_str() };
                 look_for_slips(value, &format!("{place}{key}."), &format!("{pattern}{step}."), found);
             }
         }
@@ -295,6 +327,22 @@ mod tests {
                 "{plugin: {}, gateway: {slot: 1}, plugins: {slot: {}, entries: {a: {timeoutMs: {}, config: {pins: 1}}}}}"
             ),
             ["plugin → plugins", "plugins.slot → slots", "plugins.entries.a.timeoutMs → timeoutsMs"]
+        );
+        assert_eq!(
+            slips(
+                "{models: {mode: 'merge', provider: {}, providers: {x: {baseURL: '', apikey: '', auth: '', headers: {api: 1}, \
+                 models: [{id: 'a', name: 'A'}, {id: 'b', contextwindow: 1, compat: {maxTokenField: ''}}]}}}, \
+                 agents: {defaults: {modle: '', models: {}, contextToken: 1}}}"
+            ),
+            [
+                "models.provider → providers",
+                "models.providers.x.baseURL → baseUrl",
+                "models.providers.x.apikey → apiKey",
+                "models.providers.x.models[1].contextwindow → contextWindow",
+                "models.providers.x.models[1].compat.maxTokenField → maxTokensField",
+                "agents.defaults.modle → model",
+                "agents.defaults.contextToken → contextTokens",
+            ]
         );
         assert_eq!(slips(include_str!("../../cli/config.template.json5")), Vec::<String>::new());
     }

@@ -21,6 +21,14 @@ pub enum RuntimeError {
         /// What is wrong, with its place in the file.
         reason: String,
     },
+    /// A model cannot be asked: what is configured of it is missing or wrong.
+    #[error("model {model}: {reason}")]
+    Model {
+        /// The model, as it was asked for.
+        model: String,
+        /// What is wrong, with the key of the configuration, and what to do.
+        reason: String,
+    },
     /// There is no folder to keep things in.
     #[error("no home directory is known; set CONTEXT_ENGINE_HOME to a folder of yours")]
     NoHome,
@@ -56,7 +64,7 @@ pub enum RuntimeError {
     Transcript(#[from] TranscriptError),
     /// The model did not answer.
     #[error(transparent)]
-    Model(ModelError),
+    NotAnswered(ModelError),
     /// The provider takes no prompt that could be made. Words of contract §2.4.
     #[error("{text}")]
     Overflow {

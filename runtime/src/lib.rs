@@ -20,6 +20,7 @@ mod home;
 pub mod model;
 pub mod replay;
 mod runtime;
+mod secret;
 pub mod session;
 pub mod turn;
 
@@ -28,5 +29,6 @@ pub use error::RuntimeError;
 pub use home::Home;
 pub use replay::{CallReport, Replay, ReplayOptions, ReplaySummary, TurnRange};
 pub use runtime::{Creations, Runtime, RuntimeOptions};
+pub use secret::Secret;
 pub use session::{Prompt, Session};
 pub use turn::{TurnEnd, TurnEvent, TurnReport, TurnRequest};

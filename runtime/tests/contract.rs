@@ -169,7 +169,7 @@ fn c38_a_turn_without_a_good_end_calls_nothing_behind_it() {
     let failed = Step::text("half").and_fail(ModelErrorKind::Unavailable);
     let mut host = Host::new(whole(), ScriptedModel::new([failed, Step::never(), Step::text("hi")]));
     let report = host.ask("hello");
-    assert!(matches!(&report.end, TurnEnd::Failed(RuntimeError::Model(_))), "{:?}", report.end);
+    assert!(matches!(&report.end, TurnEnd::Failed(RuntimeError::NotAnswered(_))), "{:?}", report.end);
     assert_eq!(host.log.members(), "assemble");
 
     let request = TurnRequest::text("once more");

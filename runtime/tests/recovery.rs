@@ -221,7 +221,10 @@ fn what_compaction_cannot_help_is_said_at_once() {
     for kind in kinds {
         let mut host = Host::new(keeps_all(), ScriptedModel::new([Step::fail(kind)]).window(WINDOW));
         let report = host.ask("hello");
-        assert!(matches!(&report.end, TurnEnd::Failed(RuntimeError::Model(error)) if error.kind == kind), "{kind:?}");
+        assert!(
+            matches!(&report.end, TurnEnd::Failed(RuntimeError::NotAnswered(error)) if error.kind == kind),
+            "{kind:?}"
+        );
         assert_eq!((host.log.members().as_str(), host.model.requests().len()), ("assemble", 1), "{kind:?}");
     }
 }

@@ -5,6 +5,7 @@
 //! dropping that future. Errors are kinds the turn acts on (recover, retry, stop), because every provider words them
 //! differently.
 
+pub mod classify;
 mod scripted;
 mod thread;
 
@@ -19,6 +20,9 @@ use serde_json::{Map, Value, json};
 
 pub use scripted::{ScriptedModel, Step, request_tokens};
 pub use thread::{Follows, Place, ThreadBackend, ThreadModel, ThreadSend};
+
+/// Tokens of a window whose size nobody says (contract, Part 10).
+pub const DEFAULT_CONTEXT_WINDOW: u64 = 200_000;
 
 /// A future that can be sent between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -50,7 +54,7 @@ pub struct ModelInfo {
     pub id: String,
     /// Family, where the provider says one.
     pub family: Option<String>,
-    /// Tokens of prompt and reply together; 200,000 when absent (contract, Part 10).
+    /// Tokens of prompt and reply together; [`DEFAULT_CONTEXT_WINDOW`] when absent.
     pub context_window: Option<u64>,
     /// The longest reply, in tokens.
     pub max_output_tokens: Option<u64>,

@@ -1,7 +1,7 @@
 //! What a prompt may cost, and what is done when it costs more. Numbers and routes: contract §4.7, §7.3, §7.5, Part 10.
 
-/// The window of a model that names none, in tokens.
-pub const DEFAULT_CONTEXT_WINDOW: u64 = 200_000;
+use crate::model::DEFAULT_CONTEXT_WINDOW;
+
 /// What is kept free for the reply, in tokens, where the window is large enough.
 pub const RESERVE_TOKENS: u64 = 20_000;
 /// What shortening has to free beyond the overflow, in tokens.

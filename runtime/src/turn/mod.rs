@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-pub use budget::{DEFAULT_CONTEXT_WINDOW, RESERVE_TOKENS, Window};
+pub use budget::{RESERVE_TOKENS, Window};
 pub use cancel::TurnCancel;
 pub use settings::SettingsFacts;
 pub use system::SystemPrompt;

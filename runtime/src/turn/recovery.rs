@@ -58,7 +58,7 @@ pub(crate) fn recover(
         ModelErrorKind::Timeout if refused.tokens * 100 > frame.budget * TIMEOUT_PERCENT => {
             timeout(frame, tried, refused, error)
         }
-        _ => Ok(Recovered::GivenUp(RuntimeError::Model(error.clone()))),
+        _ => Ok(Recovered::GivenUp(RuntimeError::NotAnswered(error.clone()))),
     }
 }
 
@@ -115,7 +115,7 @@ fn timeout(
     refused: &Prompt,
     error: &ModelError,
 ) -> Result<Recovered, RuntimeError> {
-    let given_up = || Ok(Recovered::GivenUp(RuntimeError::Model(error.clone())));
+    let given_up = || Ok(Recovered::GivenUp(RuntimeError::NotAnswered(error.clone())));
     if tried.timeouts >= TIMEOUT_ATTEMPTS {
         return given_up();
     }

@@ -114,7 +114,7 @@ impl Turn<'_> {
     async fn answer_raw(&mut self) -> Result<(), Stop> {
         let request = ModelRequest { messages: self.said.clone(), ..ModelRequest::default() };
         let reply = self.ask(&request).await.map_err(|error| match error {
-            Some(error) => Stop::Failed { partial: error.partial.clone(), error: RuntimeError::Model(error) },
+            Some(error) => Stop::Failed { partial: error.partial.clone(), error: RuntimeError::NotAnswered(error) },
             None => Stop::Aborted { partial: Vec::new() },
         })?;
         self.take_reply(&reply)?;

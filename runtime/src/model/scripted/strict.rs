@@ -1,7 +1,6 @@
 //! What a strict provider refuses in a prompt.
 
 use std::collections::HashSet;
-use std::mem;
 
 use context_engine_interface::{BlockKind, Role};
 use context_engine_transcript::Message;
@@ -39,21 +38,19 @@ pub(super) fn complaint(request: &ModelRequest) -> Option<String> {
         before = Some(message.role);
     }
     if !open.is_empty() {
-        return Some(format!("the prompt ends where the result of call {} is due", mem::take(&mut open).join(", ")));
+        return Some(format!("the prompt ends where the result of call {} is due", open.join(", ")));
     }
     (last.role == Role::ASSISTANT).then(|| "the prompt ends in a reply: there is nothing to answer".to_owned())
 }
 
 /// Takes the call that the result answers from the open ones.
 fn answer(open: &mut Vec<&str>, result: &Message) -> Option<String> {
-    let found = open.iter().position(|id| *id == result.tool_call_id);
-    let at = found.ok_or_else(|| format!("is the result of call {:?}, which is not open", result.tool_call_id));
-    match at {
-        Ok(at) => {
+    match open.iter().position(|id| *id == result.tool_call_id) {
+        Some(at) => {
             open.remove(at);
             None
         }
-        Err(wrong) => Some(wrong),
+        None => Some(format!("is the result of call {:?}, which is not open", result.tool_call_id)),
     }
 }
 

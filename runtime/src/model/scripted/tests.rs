@@ -48,7 +48,7 @@ fn ask(model: &ScriptedModel, request: &ModelRequest) -> (Result<ModelReply, Mod
 fn prompt(messages: &str) -> ModelRequest {
     let message = |(at, short): (usize, &str)| {
         let (kind, ids) = short.split_once(':').unwrap_or((short, ""));
-        let ids = ids.split(',').filter(|id| !id.is_empty());
+        let mut ids = ids.split(',').filter(|id| !id.is_empty());
         let map = match kind {
             "u" => json!({ "role": "user", "content": "a question" }),
             "a" => {
@@ -56,7 +56,7 @@ fn prompt(messages: &str) -> ModelRequest {
                 let text = std::iter::once(json!({ "type": "text", "text": "an answer" }));
                 json!({ "role": "assistant", "content": text.chain(calls).collect::<Vec<Value>>() })
             }
-            "r" => json!({ "role": "toolResult", "toolCallId": ids.last(), "content": "found" }),
+            "r" => json!({ "role": "toolResult", "toolCallId": ids.next_back(), "content": "found" }),
             "blank" => json!({ "role": "user", "content": " " }),
             _ => json!({ "role": "compactionSummary", "summary": "earlier" }),
         };
