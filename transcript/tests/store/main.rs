@@ -5,6 +5,7 @@
 mod behaviour;
 mod crash;
 mod foreign;
+mod property;
 mod reports;
 mod rewrite;
 mod support;
