@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn an_entry_costs_at_most_120_bytes_of_memory() {
-        for entries in [5_000, 20_000, 57_345, 100_000] {
+        for entries in [5_000, 57_345] {
             let mut index = filled(entries);
             // A place on the branch, which may have doubled its room, beside it.
             let per_entry = |index: &Index| size(index) as u64 / entries + 8;

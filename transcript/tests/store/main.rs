@@ -6,6 +6,7 @@ mod behaviour;
 mod crash;
 mod foreign;
 mod property;
+mod recorded;
 mod reports;
 mod rewrite;
 mod support;
