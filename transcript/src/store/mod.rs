@@ -185,10 +185,8 @@ impl SessionStore {
         let doing = "waiting until the disk has the session";
         let failed = |source| TranscriptError::Write { path: self.path.clone(), doing, left, source };
         self.file.sync_data().map_err(failed)?;
-        if !self.is_name_synced
-            && let Some(folder) = self.path.parent()
-        {
-            platform::sync_folder(folder).map_err(failed)?;
+        if !self.is_name_synced {
+            platform::sync_folder(&open::folder_of(&self.path)).map_err(failed)?;
             self.is_name_synced = true;
         }
         Ok(())

@@ -96,6 +96,9 @@ impl SessionStore {
         for warning in &report.warnings {
             tracing::warn!(session = %path.display(), "{warning}");
         }
+        if cut_rewrite > 0 {
+            tracing::warn!(session = %path.display(), "{cut_rewrite} entries of a rewrite that was cut off: not in use");
+        }
         Ok((store, report))
     }
 
@@ -174,7 +177,7 @@ impl SessionStore {
 }
 
 /// The folder a file is in, or is to be in.
-fn folder_of(path: &Path) -> PathBuf {
+pub(super) fn folder_of(path: &Path) -> PathBuf {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).map_or_else(|| PathBuf::from("."), Path::to_owned)
 }
 
@@ -219,4 +222,38 @@ fn report(scan: &Scan, index: &Index, damage: Damage, cut_rewrite: u64) -> OpenR
         report.warnings.push(ImportWarning::NoHeader);
     }
     report
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use serde_json::Map;
+
+    use super::*;
+    use crate::store::NewEntry;
+
+    fn say(store: &mut SessionStore, text: &str) -> String {
+        let message = Map::from_iter([("role".to_owned(), "user".into()), ("content".to_owned(), text.into())]);
+        store.append(NewEntry::Message(message)).expect("room").id
+    }
+
+    #[test]
+    fn what_a_failed_write_left_is_passed_over_and_is_no_other_programs() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("s.jsonl");
+        let mut store = SessionStore::create(&path, SessionHeader::default()).expect("a session");
+        let first = say(&mut store, "a");
+        let left =
+            format!(r#"{{"type":"message","id":"l","parentId":"{first}","message":{{"role":"user","content":"b"}}}}"#);
+        // Of a write of two lines that could not be taken back.
+        (&store.file).write_all(format!("{left}\n{{\"type\":\"mes").as_bytes()).expect("room");
+        store.has_left_over = true;
+        let last = say(&mut store, "c");
+        assert_eq!((store.branch_ids(), store.foreign()), (vec![first.as_str(), "l", last.as_str()], 0));
+        let branch: Vec<String> = store.branch_ids().into_iter().map(str::to_owned).collect();
+        drop(store);
+        let (store, report) = SessionStore::open(&path).expect("a session");
+        assert_eq!((store.branch_ids(), report.lost), (branch.iter().map(String::as_str).collect(), 1));
+    }
 }

@@ -218,6 +218,23 @@ fn what_could_not_be_read_again_is_not_written() {
     assert_eq!(store.entry(&made.id).expect("read").expect("there").message(), made.message.as_ref());
 }
 
+/// A runtime serves sessions on several threads.
+const _: fn() = || {
+    fn is_shared<T: Send + Sync>() {}
+    is_shared::<SessionStore>();
+};
+
+#[test]
+fn what_is_synced_is_what_was_written() {
+    let place = Place::new();
+    let mut store = place.create();
+    say(&mut store, "a");
+    let before = place.bytes();
+    store.sync().expect("a disk");
+    store.sync().expect("a disk");
+    assert_eq!(place.bytes(), before);
+}
+
 #[test]
 fn no_entries_are_no_write() {
     let place = Place::new();

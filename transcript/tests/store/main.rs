@@ -5,6 +5,8 @@
 mod behaviour;
 mod crash;
 mod foreign;
+mod property;
+mod recorded;
 mod reports;
 mod rewrite;
 mod support;

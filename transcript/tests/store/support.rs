@@ -187,6 +187,5 @@ pub(crate) fn warnings_of(run: impl FnOnce()) -> String {
 
     let heard = Heard::default();
     tracing::subscriber::with_default(heard.clone(), run);
-    let told = heard.0.lock().expect("one thread").clone();
-    told
+    heard.0.lock().expect("one thread").clone()
 }
