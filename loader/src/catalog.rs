@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use context_engine_interface::record::EngineInfo;
 use serde_json::Value;
 
-use crate::error::{LoaderError, Problem, VERSION_IN_MANIFEST};
+use crate::error::{LoaderError, Problem, Step, VERSION_IN_MANIFEST};
 use crate::find::{self, Candidate, Origin};
 use crate::inspect::{self, Inspection};
 use crate::known::Stamp;
@@ -16,7 +16,6 @@ use crate::loader::{LEGACY, Loader};
 use crate::platform::CAN_LOAD;
 use crate::schema;
 use crate::stage::{self, Digest, Staged};
-use crate::step::Step;
 use crate::trust::{self, TrustPolicy};
 
 /// A staged copy that nothing uses is removed when it is older than this: another host may be about to open it.

@@ -1,12 +1,14 @@
 //! The crate's one error type: every refusal of a plugin, with the step that refused it.
 
+mod step;
+
 use std::path::{Path, PathBuf};
 
 use crate::probe::ProbeFailure;
 use crate::schema::{self, ConfigFault};
-use crate::step::Step;
 use crate::text::{cut, on_one_line, short, shown};
 use crate::trust::Exposed;
+pub use step::Step;
 
 /// Why a plugin is not used. One line, for the person who has to act on it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

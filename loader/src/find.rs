@@ -9,10 +9,9 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use crate::error::{LoaderError, Problem};
+use crate::error::{LoaderError, Problem, Step};
 use crate::manifest::{MANIFEST, Manifest};
 use crate::platform::LIBRARY_EXTENSION;
-use crate::step::Step;
 
 /// A plugins directory.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -38,7 +38,6 @@ pub mod probe;
 pub mod quarantine;
 mod schema;
 pub mod stage;
-mod step;
 pub mod supervise;
 mod text;
 pub mod trust;
@@ -48,13 +47,12 @@ pub use catalog::Plugin;
 /// Version of the built-in engine: of its behaviour, not of its crate.
 pub use context_engine_legacy::VERSION as LEGACY_VERSION;
 pub use creation::Creation;
-pub use error::{LoaderError, Problem};
+pub use error::{LoaderError, Problem, Step};
 pub use find::{Origin, PluginDirectory};
 pub use loader::{LEGACY, Loader, LoaderOptions, OnFailure};
 pub use manifest::Manifest;
 pub use probe::{ProbeFailure, ProbeOptions, ProbeReport, ProbeStep};
 pub use schema::ConfigFault;
-pub use step::Step;
 pub use supervise::{
     Answer, AssembleError, AssembleRequest, Assembled, Call, CancelToken, CompactRequest, CompactTarget, Deadlines,
     EngineHandle, EngineTool, HostProfile, NoServices, Permit, PreparedHistory, Projection, ProjectionMode,

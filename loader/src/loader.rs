@@ -15,7 +15,7 @@ use crate::builds::Builds;
 use crate::catalog::Plugin;
 use crate::creation::{Creation, OwnedCreation};
 use crate::dylib::signals;
-use crate::error::{LoaderError, Problem};
+use crate::error::{LoaderError, Problem, Step};
 use crate::find::PluginDirectory;
 use crate::instances::{Instances, Taken};
 use crate::known::Known;
@@ -24,7 +24,6 @@ use crate::probe::{self, ProbeFailure, ProbeOptions, ProbeReport};
 use crate::quarantine::marks::{self, Marks};
 use crate::quarantine::{self, Fault, Quarantine, Subject, Verdict};
 use crate::stage::Digest;
-use crate::step::Step;
 use crate::supervise::{
     CancelToken, Engine, EngineHandle, EngineServices, EngineThreads, Fate, HostParamPolicy, HostProfile, Instance,
     Lease, Lost, MAX_LOST, NoServices, Opener, Plugged, Refused, Supervised,

@@ -6,12 +6,11 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::error::{LoaderError, Problem};
+use crate::error::{LoaderError, Problem, Step};
 use crate::find::read_text;
 use crate::inspect::check_id;
 use crate::platform::TARGET;
 use crate::schema;
-use crate::step::Step;
 
 /// The longest manifest that is read, in bytes.
 const MAX_MANIFEST: u64 = 1 << 20;

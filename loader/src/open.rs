@@ -9,8 +9,7 @@ use context_engine_interface::abi::module::{EngineModule, Extension, ToolsV1};
 use context_engine_interface::record::Record;
 
 use crate::catalog::Plugin;
-use crate::error::{LoaderError, Problem};
-use crate::step::Step;
+use crate::error::{LoaderError, Problem, Step};
 use crate::{dlerror, dylib};
 
 /// Ids no engine can know, as they are shown, with the version asked for. One that answers them answers anything, and

@@ -12,9 +12,8 @@ use std::time::{Duration, SystemTime};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::error::{LoaderError, Problem};
+use crate::error::{LoaderError, Problem, Step};
 use crate::platform::{LIBRARY_EXTENSION, create_private_dir, is_private, open_regular};
-use crate::step::Step;
 
 /// SHA-256 of a plugin's library: names the build, whatever the file is called.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -20,8 +20,7 @@ use abi_stable::sabi_types::VersionNumber;
 use context_engine_interface::abi::module::EngineModule;
 use libloading::Library;
 
-use crate::error::{LoaderError, Problem};
-use crate::step::Step;
+use crate::error::{LoaderError, Problem, Step};
 
 /// Opens the library at `path` and takes its root module. Runs the library's constructors.
 ///

@@ -16,8 +16,7 @@ use object::{ReadCache, ReadRef};
 use serde::Serialize;
 
 use crate::dylib::system::glibc_version;
-use crate::error::{LoaderError, Problem};
-use crate::step::Step;
+use crate::error::{LoaderError, Problem, Step};
 
 /// The longest library that is copied, in bytes: a sparse file may claim more than the disk holds.
 const MAX_LIBRARY: u64 = 1 << 30;
