@@ -19,13 +19,16 @@ use crate::output::{count, json_line, line, minute, number, path_json, size, tex
 pub(crate) fn run(args: &ShowArgs) -> Result<Outcome, CliError> {
     let path = args.folder.session(&args.session)?;
     let (mut session, imported) = open(&path)?;
-    session.count_tokens(&TokenCounter::for_model(session.model.as_deref()));
+    let counter = TokenCounter::for_model(session.model.as_deref());
+    if args.entry.is_none() {
+        session.count_tokens(&counter);
+    }
     let shown = Shown { ids: telling(session.entries.iter().map(|entry| entry.id.as_str())), session: &session };
     if let Some(id) = &args.entry {
         let entry = shown.find(&path, id)?;
         match args.json {
             true => json_line(&serde_json::from_str::<Value>(&entry.to_openclaw())?)?,
-            false => shown.entry(entry)?,
+            false => shown.entry(entry, &counter)?,
         }
         return Ok(outcome(&imported));
     }
@@ -193,7 +196,7 @@ impl<'a> Shown<'a> {
         }
     }
 
-    fn entry(&self, entry: &Entry) -> Result<(), CliError> {
+    fn entry(&self, entry: &Entry, counter: &TokenCounter) -> Result<(), CliError> {
         let branch = self.session.active_branch();
         let fact = |name: &str, value: &str| line(format_args!("{name:<9} {value}"));
         fact("entry", &entry.id)?;
@@ -201,8 +204,8 @@ impl<'a> Shown<'a> {
         let (kind, label) = (entry.kind(), rows::label(entry));
         fact("kind", &if kind == label { label } else { format!("{kind}, {label}") })?;
         fact("time", &minute(rows::time(entry)))?;
-        if let Some(tokens) = rows::tokens(entry) {
-            fact("tokens", &number(tokens))?;
+        if let Some(message) = entry.message().or_else(|| entry.summary()) {
+            fact("tokens", &number(counter.message(message)))?;
         }
         match branch.iter().position(|on_branch| on_branch.id == entry.id) {
             Some(at) => fact(
