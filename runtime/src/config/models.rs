@@ -6,7 +6,11 @@
 //! Decision: nothing is looked up before a model is asked for. A configuration with five providers of which one is used
 //! needs the key of that one.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::de::Error as _;
@@ -14,7 +18,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::config::Config;
-use crate::model::{DEFAULT_CONTEXT_WINDOW, ModelInfo};
+use crate::model::{DEFAULT_CONTEXT_WINDOW, Model, ModelInfo};
 use crate::{RuntimeError, Secret};
 
 /// The one protocol that is spoken.
@@ -142,6 +146,22 @@ pub struct ConfiguredModel {
     pub compat: Compat,
 }
 
+impl ConfiguredModel {
+    /// A client for it. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Model`]: an address, a key or a header that cannot be used, or a build without a client.
+    pub fn open(&self) -> Result<Arc<dyn Model>, RuntimeError> {
+        #[cfg(feature = "openai")]
+        return Ok(Arc::new(crate::model::openai::OpenAiModel::new(self.into())?));
+        #[cfg(not(feature = "openai"))]
+        Err(RuntimeError::Model {
+            model: format!("{}/{}", self.info.provider, self.info.id),
+            reason: "this build cannot ask models; build it with the feature \"openai\"".to_owned(),
+        })
+    }
+}
+
 impl Config {
     /// The model that answers: `asked`, as `provider/model` or as the id of a model that is listed; without it
     /// `agents.defaults.model`. `None` when neither names one.
@@ -167,7 +187,7 @@ impl Config {
         let (provider, id) = self.find(name).map_err(wrong)?;
         let settings = &self.models.providers[provider];
         let place = format!("models.providers.{provider}");
-        let mut found = settings.open(&place, id, env).map_err(wrong)?;
+        let mut found = settings.read(&place, id, env).map_err(wrong)?;
         if let Some(cap) = defaults.context_tokens {
             let window = found.info.context_window.unwrap_or(DEFAULT_CONTEXT_WINDOW);
             found.info.context_window = Some(window.min(cap.max(1)));
@@ -206,7 +226,7 @@ impl Config {
 }
 
 impl Provider {
-    fn open(&self, place: &str, id: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<ConfiguredModel, String> {
+    fn read(&self, place: &str, id: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<ConfiguredModel, String> {
         if let Some(api) = self.api.as_deref().filter(|api| *api != OPENAI_COMPLETIONS) {
             return Err(format!("{place}.api: {api:?} is not spoken here; \"{OPENAI_COMPLETIONS}\" is"));
         }
@@ -283,117 +303,4 @@ fn expand(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String, St
     }
     out.push_str(rest);
     Ok(out)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const FULL: &str = r#"{
-        models: { mode: 'merge', providers: {
-            home: { baseUrl: 'http://localhost:8080/v1/', models: [{ id: 'small', contextWindow: 32768 }, { id: 'org/large' }] },
-            openai: {
-                baseUrl: '${BASE}/v1', apiKey: '${OPENAI_KEY}', api: 'openai-completions', headers: { 'X-Team': 'a-${TEAM}' },
-                timeoutSeconds: 90, idleTimeoutSeconds: 20, maxRetries: 2, auth: 'api-key',
-                models: [{ id: 'gpt', name: 'GPT', contextWindow: 128000, maxTokens: 16384, cost: { input: 1 },
-                           compat: { maxTokensField: 'max_tokens', supportsUsageInStreaming: false, supportsStore: true } }],
-            },
-            any: { baseUrl: 'https://any.example/v1', apiKey: { env: 'ANY_KEY' } },
-            ref: { baseUrl: 'https://any.example/v1', apiKey: { source: 'env', provider: 'default', id: 'ANY_KEY' } },
-            literal: { baseUrl: 'https://any.example/v1', apiKey: 'sk-written-down' },
-            unset: { baseUrl: 'https://any.example/v1', apiKey: '${NOT_SET}' },
-            blank: { baseUrl: 'https://any.example/v1', apiKey: { env: 'BLANK' } },
-            header: { baseUrl: 'https://any.example/v1', headers: { 'api-key': '${NOT_SET}' } },
-            nowhere: { apiKey: '${ANY_KEY}' },
-            claude: { baseUrl: 'https://any.example', api: 'anthropic-messages' },
-            zero: { baseUrl: 'https://any.example', models: [{ id: 'm', contextWindow: 0 }] },
-            twin: { baseUrl: 'https://any.example', models: [{ id: 'gpt' }] },
-        } },
-        agents: { defaults: { model: { primary: 'home/small', fallbacks: ['openai/gpt'] }, contextTokens: 100000 } },
-    }"#;
-
-    fn env(name: &str) -> Option<String> {
-        let known = [
-            ("BASE", "https://api.example"),
-            ("OPENAI_KEY", "sk-1\n"),
-            ("TEAM", "b"),
-            ("ANY_KEY", "sk-2"),
-            ("BLANK", " "),
-        ];
-        known.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
-    }
-
-    fn config() -> Config {
-        json5::from_str(FULL).expect("a configuration")
-    }
-
-    #[test]
-    fn a_model_is_found_by_its_name_or_by_its_listed_id() {
-        let config = config();
-        for (asked, provider, id, window, key) in [
-            (None, "home", "small", Some(32_768), None),
-            (Some("openai/gpt"), "openai", "gpt", Some(100_000), Some("sk-1")),
-            (Some("org/large"), "home", "org/large", Some(100_000), None),
-            (Some("home/org/large"), "home", "org/large", Some(100_000), None),
-            (Some("any/whatever/it:is"), "any", "whatever/it:is", Some(100_000), Some("sk-2")),
-            (Some("ref/x"), "ref", "x", Some(100_000), Some("sk-2")),
-            (Some("literal/x"), "literal", "x", Some(100_000), Some("sk-written-down")),
-        ] {
-            let model = config.model_in(asked, &env).expect("no mistake").expect("a model");
-            let found = (model.info.provider.as_str(), model.info.id.as_str(), model.info.context_window);
-            assert_eq!(found, (provider, id, window), "{asked:?}");
-            assert_eq!(model.api_key.as_ref().map(Secret::expose), key, "{asked:?}");
-        }
-        assert_eq!(Config::default().model(None).expect("nothing asked for"), None);
-    }
-
-    #[test]
-    fn everything_a_provider_says_is_read() {
-        let model = config().model_in(Some("openai/gpt"), &env).expect("no mistake").expect("a model");
-        assert_eq!(model.base_url, "https://api.example/v1");
-        assert_eq!(model.headers["X-Team"].expose(), "a-b");
-        let seconds = Duration::from_secs;
-        assert_eq!((model.timeout, model.idle_timeout), (Some(seconds(90)), Some(seconds(20))));
-        assert_eq!((model.max_retries, model.info.max_output_tokens), (Some(2), Some(16_384)));
-        let compat =
-            Compat { max_tokens_field: Some(MaxTokensField::MaxTokens), supports_usage_in_streaming: Some(false) };
-        assert_eq!(model.compat, compat);
-    }
-
-    #[test]
-    fn what_is_missing_is_named() {
-        let config = config();
-        for (asked, expected) in [
-            ("openai/gpt-9", "models.providers.openai.models has no \"gpt-9\"; it has gpt"),
-            ("opnai/gpt", "models.providers has no \"opnai\"; it has any, blank, "),
-            ("gpt", "openai and twin list it; name it as \"openai/gpt\""),
-            ("gpt-9", "expected \"provider/model\", or an id that one of models.providers lists"),
-            ("any/", "expected a model's id behind the /"),
-            ("unset/x", "models.providers.unset.apiKey names the environment variable NOT_SET, which is not set"),
-            ("header/x", "models.providers.header.headers.api-key names the environment variable NOT_SET"),
-            ("blank/x", "models.providers.blank.apiKey is empty"),
-            ("nowhere/x", "models.providers.nowhere.baseUrl is missing"),
-            ("claude/x", "models.providers.claude.api: \"anthropic-messages\" is not spoken here"),
-            ("zero/m", "models.providers.zero.models[0].contextWindow is 0"),
-        ] {
-            let error = config.model_in(Some(asked), &env).expect_err(asked).to_string();
-            assert!(error.starts_with(&format!("model {asked}: ")) && error.contains(expected), "{error}");
-        }
-        let error = Config::default().model(Some("a/b")).expect_err("no providers").to_string();
-        assert!(error.contains("models.providers is empty"), "{error}");
-    }
-
-    #[test]
-    fn no_key_is_shown() {
-        let shown = format!("{:?}", config().model_in(Some("literal/x"), &env));
-        assert!(!shown.contains("sk-") && !format!("{:?}", config()).contains("sk-written"), "{shown}");
-        for key in ["12345678", "['sk-list']", "{ source: 'file', id: 'sk-file' }", "{ key: 'sk-member' }"] {
-            let text = format!("{{ models: {{ providers: {{ a: {{ apiKey: {key} }} }} }} }}");
-            let error = json5::from_str::<Config>(&text).expect_err("refused").to_string();
-            assert!(
-                error.contains("{ env: \"NAME\" }") && !error.contains("sk-") && !error.contains("1234"),
-                "{error}"
-            );
-        }
-    }
 }

@@ -6,6 +6,8 @@
 //! differently.
 
 pub mod classify;
+#[cfg(feature = "openai")]
+pub mod openai;
 mod scripted;
 mod thread;
 
