@@ -135,7 +135,7 @@ fn c34_the_reserve_of_a_large_window_is_not_the_engines_to_spend() {
 
 #[test]
 fn c35_engines_are_not_told_of_the_clients_tools() {
-    let tools = vec![Echo::new("read", "text"), Echo::of_client("ask_user")];
+    let tools = vec![Echo::tool("read", "text"), Echo::of_client("ask_user")];
     let mut host = Host::with(whole(), ScriptedModel::new(["hi"]), |options| options.tools = tools);
     host.ask("hello");
     let line = host.log.take().remove(0);
@@ -215,7 +215,7 @@ fn c40_an_owning_engine_and_an_overflow_in_the_tool_loop() {
     };
     let steps = [read_call(), Step::overflow(Some(90_000)), Step::text("done")];
     let model = ScriptedModel::new(steps).window(100_000);
-    let mut host = Host::with(script, model, |options| options.tools = vec![Echo::new("read", "the text")]);
+    let mut host = Host::with(script, model, |options| options.tools = vec![Echo::tool("read", "the text")]);
     let report = host.ask("go");
     assert!(report.is_answered(), "{:?}", report.end);
     let lines = host.log.take();
@@ -239,7 +239,7 @@ fn c41_a_member_that_fails_in_the_loop_is_offered_the_same_messages_again() {
         ..whole()
     };
     let model = ScriptedModel::new([read_call(), Step::text("done")]);
-    let mut host = Host::with(script, model, |options| options.tools = vec![Echo::new("read", "the text")]);
+    let mut host = Host::with(script, model, |options| options.tools = vec![Echo::tool("read", "the text")]);
     assert!(host.ask("go").is_answered());
     let lines: Vec<String> = host.log.take().into_iter().filter(|line| line.starts_with("after_turn")).collect();
     assert_eq!(
@@ -316,7 +316,7 @@ fn without_after_turn_the_new_messages_are_ingested_at_once_or_one_by_one() {
 #[test]
 fn an_engine_that_does_not_own_compaction_plans_once_for_a_turn() {
     let model = ScriptedModel::new([read_call(), Step::text("done")]);
-    let mut host = Host::with(whole(), model, |options| options.tools = vec![Echo::new("read", "the text")]);
+    let mut host = Host::with(whole(), model, |options| options.tools = vec![Echo::tool("read", "the text")]);
     let report = host.ask("go");
     assert_eq!(host.log.members(), "assemble after_turn maintain");
     assert_eq!(host.prompt(1), "u:go | a:read | t:the text");
