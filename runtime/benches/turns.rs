@@ -94,8 +94,8 @@ fn main() {
                 started = Instant::now();
             }
         }
-        let opened = Instant::now();
         drop(session);
+        let opened = Instant::now();
         let (session, _) = Session::open(&path).expect("the session");
         println!(
             "  opened again in {:.0} ms, {} messages in context",

@@ -337,3 +337,43 @@ fn what_the_system_prompt_is_added_stands_in_front_of_it() {
     host.ask("hello");
     assert_eq!(host.model.requests()[0].system.as_deref(), Some("Remember the milk.\n\nBe kind."));
 }
+
+/// Whoever stops waiting takes the turn back, and the next turn waits until the engine has let go of the session.
+#[test]
+fn a_turn_nobody_waits_for_is_taken_back_and_the_next_one_comes_after_it() {
+    let first = std::sync::atomic::AtomicBool::new(true);
+    let still_there = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let seen = std::sync::Arc::clone(&still_there);
+    let (reached, reaches) = std::sync::mpsc::channel();
+    let after_turn = move |ctx: &context_engine_interface::CallContext<'_>, ()| {
+        use std::sync::atomic::Ordering::SeqCst;
+        if !first.swap(false, SeqCst) {
+            assert!(!seen.load(SeqCst), "two turns at once");
+            return Ok(AfterTurnResult::default());
+        }
+        seen.store(true, SeqCst);
+        reached.send(()).expect("the test listens");
+        while !ctx.is_cancelled() {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        seen.store(false, SeqCst);
+        Err(EngineError::new(ErrorCode::CANCELLED, "as the host wished"))
+    };
+    let script = Script { after_turn: Some(Box::new(after_turn)), ..whole() };
+    let mut host = Host::new(script, ScriptedModel::new(["one", "two"]));
+    let (runtime, session) = (host.runtime.clone(), host.session.clone());
+    host.block_on(async {
+        let mut ignored = |_| ();
+        let turn = runtime.run_turn(&session, TurnRequest::text("first"), &mut ignored);
+        let reached = tokio::task::spawn_blocking(move || reaches.recv().expect("the engine is asked"));
+        tokio::select! {
+            _ = turn => unreachable!("the engine does not return before it is told to"),
+            reached = reached => reached.expect("joined"),
+        }
+    });
+    host.log.take();
+    assert!(host.ask("second").is_answered());
+    assert_eq!(host.log.members(), "bootstrap maintain assemble after_turn maintain");
+    assert_eq!(host.transcript(), "user first\nassistant one\nuser second\nassistant two");
+}
