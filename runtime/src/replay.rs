@@ -221,6 +221,7 @@ impl<'a> Replay<'a> {
             compactor: Arc::new(ExtractiveCompactor),
             completer: None,
             state: Arc::default(),
+            turn: Arc::default(),
         });
         live.state().conversation.set_model(live.model.as_deref(), false, &self.counter);
         let mut reports: Vec<CallReport> = Vec::new();

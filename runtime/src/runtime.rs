@@ -6,22 +6,21 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use context_engine_interface::CompactResult;
 use context_engine_legacy::compaction::KEEP_RECENT_TOKENS;
 use context_engine_loader::{CompactRequest, Creation, EngineHandle, HostProfile, LEGACY, Loader};
-use context_engine_transcript::TokenCounter;
-use context_engine_transcript::store::NewEntry;
+use context_engine_transcript::{Encoding, TokenCounter};
 use serde_json::{Map, Value};
 use tokio::sync::OwnedMutexGuard;
 use tokio::task::spawn_blocking;
 
 use crate::RuntimeError;
-use crate::model::{Model, ModelInfo, Usage};
+use crate::model::{Model, ModelInfo};
 use crate::session::completion::Completer;
-use crate::session::{Compactor, ExtractiveCompactor, Session};
+use crate::session::{CompactionReport, Compactor, ExtractiveCompactor, Session};
 use crate::turn::budget::Window;
 use crate::turn::frame::Frame;
-use crate::turn::run::{Events, Turn, now_ms};
+use crate::turn::record::now_ms;
+use crate::turn::run::{Events, TakenBack, Turn};
 use crate::turn::tools::ToolSet;
 use crate::turn::{SettingsFacts, SystemPrompt, Tool, TurnEnd, TurnReport, TurnRequest};
 
@@ -94,15 +93,17 @@ pub struct Runtime {
 struct Shared {
     options: RuntimeOptions,
     slot: RwLock<String>,
-    /// Engines that were opened, by id.
-    engines: Mutex<HashMap<String, EngineHandle>>,
+    /// Engines that were opened, by id and by what they count with.
+    engines: Mutex<HashMap<(String, Encoding), EngineHandle>>,
+    /// Engines that a host opened itself, by id.
+    lent: Mutex<HashMap<String, EngineHandle>>,
 }
 
 impl Runtime {
     /// A runtime with these options. Opens nothing yet.
     pub fn new(options: RuntimeOptions) -> Runtime {
         let slot = RwLock::new(options.engine.clone());
-        Runtime { shared: Arc::new(Shared { options, slot, engines: Mutex::default() }) }
+        Runtime { shared: Arc::new(Shared { options, slot, engines: Mutex::default(), lent: Mutex::default() }) }
     }
 
     /// Id of the engine in the slot.
@@ -120,9 +121,10 @@ impl Runtime {
         *self.shared.slot.write().unwrap_or_else(PoisonError::into_inner) = id.into();
     }
 
-    /// Has turns that ask for `id` use this handle: an engine that is linked into the host, or opened by it.
+    /// Has turns that ask for `id` use this handle: an engine that is linked into the host, or opened by it. Disposing of
+    /// it stays the host's affair, [`Runtime::close`] included.
     pub fn lend_engine(&self, id: impl Into<String>, engine: EngineHandle) {
-        self.engines().insert(id.into(), engine);
+        self.shared.lent.lock().unwrap_or_else(PoisonError::into_inner).insert(id.into(), engine);
     }
 
     /// Runs one turn: what the person said, the model's reply, and the tools in between.
@@ -140,27 +142,31 @@ impl Runtime {
         request: TurnRequest,
         events: Events<'_>,
     ) -> Result<TurnReport, RuntimeError> {
-        let busy = Arc::clone(&session.shared.turn).lock_owned().await;
+        // Whoever stops waiting for the turn takes it back: nothing of it goes on behind their back.
+        let taken_back = TakenBack(request.cancel.clone());
         let asked_for = self.engine();
-        let (frame, model, tools) = self.frame(session, &request, &asked_for, busy).await?;
-        let has_history = session.state().conversation.recorded().next().is_some();
-        let counter = frame.counter;
-        let said = session.state().append(vec![user_message(&request)], &counter)?;
-        let user_entry = said.first().map(|message| message.id.clone());
-        let frame = Frame { fence: user_entry.as_deref().map(Into::into), ..frame };
-        let report = TurnReport {
-            end: TurnEnd::Answered,
-            text: String::new(),
-            served_by: frame.engine.info().id.clone(),
-            why: None,
-            asked_for,
-            calls: Vec::new(),
-            compactions: 0,
-            truncated: 0,
-            usage: Usage::default(),
-            user_entry,
-            reply_entry: None,
+        let busy = tokio::select! {
+            biased;
+            () = request.cancel.cancelled() => return Ok(TurnReport::new(asked_for, TurnEnd::Aborted)),
+            busy = Arc::clone(&session.shared.turn).lock_owned() => busy,
         };
+        let (frame, model, tools) = self.frame(session, &request, &asked_for, busy).await?;
+        let (frame, has_history, answered_at) = {
+            let message = user_message(&request);
+            blocking(move || {
+                let (has_history, answered_at) = {
+                    let mut state = frame.session.state();
+                    state.begin_turn();
+                    let before = (state.has_history(), state.steps());
+                    state.append(vec![message], &frame.counter)?;
+                    before
+                };
+                Ok::<_, RuntimeError>((Frame { fenced: true, ..frame }, has_history, answered_at))
+            })
+            .await??
+        };
+        let report =
+            TurnReport { served_by: frame.engine.info().id.clone(), ..TurnReport::new(asked_for, TurnEnd::Answered) };
         let instance = frame.engine.instance();
         let turn = Turn {
             frame,
@@ -169,18 +175,21 @@ impl Runtime {
             cancel: request.cancel.clone(),
             events,
             told: session.shared.memory().told.take(),
-            said,
             given: 0,
             instance,
             answered: 0,
+            answered_at,
             max_calls: self.shared.options.max_calls.max(1),
             raw: request.raw,
             report,
         };
-        Ok(turn.run(has_history).await)
+        let report = turn.run(has_history).await;
+        std::mem::forget(taken_back);
+        Ok(report)
     }
 
     /// Compacts a session because a person asked (contract §2.5). `instructions` is what the summary should attend to.
+    /// Dropping the future leaves the compaction to go on to its end; the next turn waits for it.
     ///
     /// # Errors
     /// [`RuntimeError::Compaction`] while a turn runs, or with the engine's reason.
@@ -188,7 +197,7 @@ impl Runtime {
         &self,
         session: &Session,
         instructions: Option<String>,
-    ) -> Result<CompactResult, RuntimeError> {
+    ) -> Result<CompactionReport, RuntimeError> {
         let Ok(busy) = Arc::clone(&session.shared.turn).try_lock_owned() else {
             let reason = "manual compaction unavailable while another embedded run is active".to_owned();
             return Err(RuntimeError::Compaction { reason });
@@ -223,25 +232,32 @@ impl Runtime {
         }
     }
 
-    /// The engine of a turn.
-    async fn open(&self, id: &str) -> Result<EngineHandle, RuntimeError> {
-        let known = self.engines().get(id).cloned();
+    /// The engine of a turn. One that does not serve is asked for again at the next turn (contract, Part 11 #4): its file may
+    /// be there then.
+    async fn open(&self, id: &str, counter: TokenCounter) -> Result<EngineHandle, RuntimeError> {
+        let lent = self.shared.lent.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
+        let key = (id.to_owned(), counter.encoding());
+        let known = lent.or_else(|| self.engines().get(&key).cloned());
         if let Some(engine) = known {
             return Ok(engine);
         }
-        let (runtime, id) = (self.clone(), id.to_owned());
+        let runtime = self.clone();
         blocking(move || {
             let options = &runtime.shared.options;
-            let creation = (options.creations)(&id);
+            let creation = (options.creations)(&key.0);
+            let creation = Creation { counter: creation.counter.or(Some(counter)), ..creation };
             let engine =
-                options.loader.engine(&id, &creation).map_err(|error| RuntimeError::Engine(Box::new(error)))?;
+                options.loader.engine(&key.0, &creation).map_err(|error| RuntimeError::Engine(Box::new(error)))?;
+            if engine.info().id != key.0 {
+                return Ok(engine);
+            }
             // Another session may have been faster.
-            Ok(runtime.engines().entry(id).or_insert(engine).clone())
+            Ok(runtime.engines().entry(key).or_insert(engine).clone())
         })
         .await?
     }
 
-    fn engines(&self) -> std::sync::MutexGuard<'_, HashMap<String, EngineHandle>> {
+    fn engines(&self) -> std::sync::MutexGuard<'_, HashMap<(String, Encoding), EngineHandle>> {
         self.shared.engines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -256,15 +272,16 @@ impl Runtime {
         let options = &self.shared.options;
         let model = request.model.clone().unwrap_or_else(|| Arc::clone(&options.model));
         let info = model.info().clone();
-        // What a raw turn asks of nobody is not opened either.
-        let engine = self.open(if request.raw { LEGACY } else { asked_for }).await?;
         let counter = {
             let (session, info) = (session.clone(), info.clone());
             blocking(move || settle_model(&session, &info)).await??
         };
+        // What a raw turn asks of nobody is not opened either.
+        let engine = self.open(if request.raw { LEGACY } else { asked_for }, counter).await?;
+        let model_name = format!("{}/{}", info.provider, info.id);
         let (overcount, last_usage) = {
             let memory = session.shared.memory();
-            let known = memory.overcount.as_ref().filter(|(id, _)| *id == info.id);
+            let known = memory.overcount.as_ref().filter(|(name, _)| *name == model_name);
             (known.map_or(1.0, |(_, over)| *over), memory.last_usage)
         };
         let window = Window::new(smaller(info.context_window, options.context_tokens), options.reserve_tokens);
@@ -288,9 +305,10 @@ impl Runtime {
             prompt: prompt_text(request),
             is_heartbeat: request.is_heartbeat,
             compacted: None,
+            compactions: session.state().conversation.compactions(),
             last_usage,
             _busy: Arc::new(busy),
-            fence: None,
+            fenced: false,
             cancel: request.cancel.token(),
             model: info,
         };
@@ -319,15 +337,7 @@ fn settle_model(session: &Session, model: &ModelInfo) -> Result<TokenCounter, Ru
     let before = session.shared.memory().counter.replace(counter);
     let recount = before.is_some_and(|before| before.encoding() != counter.encoding());
     let name = format!("{}/{}", model.provider, model.id);
-    let mut state = session.state();
-    let before = state.conversation.model().map(str::to_owned);
-    state.conversation.set_model(Some(&name), recount, &counter);
-    if before.is_some_and(|before| before != name)
-        && let Some(store) = state.store_mut()
-    {
-        let (provider, model_id) = (Some(model.provider.clone()), model.id.clone());
-        store.append(NewEntry::ModelChange { provider, model_id })?;
-    }
+    session.state().use_model(model, &name, recount, &counter)?;
     Ok(counter)
 }
 
@@ -336,8 +346,10 @@ async fn blocking<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) 
     spawn_blocking(work).await.map_err(|error| RuntimeError::Task { reason: error.to_string() })
 }
 
+/// The smaller of both; 0 is none.
 fn smaller(a: Option<u64>, b: Option<u64>) -> Option<u64> {
-    match (a, b) {
+    let some = |tokens: Option<u64>| tokens.filter(|tokens| *tokens > 0);
+    match (some(a), some(b)) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
     }

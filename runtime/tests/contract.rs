@@ -2,7 +2,8 @@
 //!
 //! | # | where |
 //! |---|---|
-//! | 1, 2, 13, 16, 18 to 20, 25, 31, 34 to 42, 45, 47 | here, or where the test of that number says |
+//! | 1, 2, 13, 16, 18 to 20, 25, 31, 34 to 41, 47 | here, as `c…` |
+//! | 42 | here, and in `runtime/src/turn/maintenance.rs` |
 //! | 3 to 8, 11, 22, 26 | do not apply: engines are files, not registrations. In their place: discovery by directory, one owner per id (`tests/tests/loading.rs`), records read without running (`tests/tests/inspect.rs`) |
 //! | 9 | ruled otherwise: an id that differs from the record's is refused (`tests/tests/loading.rs`) |
 //! | 10, 12, 14, 15, 21, 23, 24, 30 | loaded engines: `tests/tests/supervision.rs`, `quarantine.rs`, `answers.rs`, `members.rs` |
@@ -10,7 +11,7 @@
 //! | 27 | `tests/tests/loading.rs` |
 //! | 28 | `runtime/tests/services.rs` |
 //! | 29, 32, 33 | durable turns are not committed yet: an engine without durable semantics serves eagerly, design §5 |
-//! | 43, 44 | `transcript/tests/`, where the store is tested |
+//! | 43 to 45 | `transcript/tests/store/rewrite.rs` |
 //! | 46 | `legacy-engine`, where the cut is decided |
 
 mod support;
@@ -102,7 +103,7 @@ fn c19_a_turn_that_was_taken_back_before_it_began_asks_nobody() {
     let report = host.ask(request);
     assert!(matches!(report.end, TurnEnd::Aborted));
     assert_eq!((host.log.members().as_str(), host.model.requests().len()), ("", 0));
-    assert_eq!(host.transcript(), "user hello\nassistant ");
+    assert_eq!((host.transcript().as_str(), report.user_entry), ("", None));
 }
 
 #[test]
@@ -146,13 +147,16 @@ fn c35_engines_are_not_told_of_the_clients_tools() {
 
 #[test]
 fn c36_a_raw_run_calls_no_member() {
-    let mut host = Host::new(whole(), ScriptedModel::new(["hi", "again"]));
+    let mut host = Host::new(whole(), ScriptedModel::new(["hi", "again", "now"]));
     host.ask("hello");
     host.log.take();
     let report = host.ask(TurnRequest { raw: true, ..TurnRequest::text("just this") });
     assert!(report.is_answered());
     assert_eq!((host.log.members().as_str(), host.prompt(1).as_str()), ("", "u:just this"));
     assert_eq!(host.model.requests()[1].system, None);
+    // What was said past the engine is offered to it.
+    host.ask("and now?");
+    assert_eq!(host.log.members(), "bootstrap maintain assemble after_turn maintain");
 }
 
 #[test]
@@ -278,6 +282,60 @@ fn c47_a_compactor_that_fails_leaves_the_history_as_it_is() {
     assert_eq!(host.transcript(), "user hello\nassistant hi");
 }
 
+/// What had come in of a reply when the turn was taken back is in the transcript.
+#[test]
+fn what_was_streamed_before_an_abort_is_kept() {
+    let slow = Step::text("one two three four").in_pieces(4, std::time::Duration::from_millis(40));
+    let mut host = Host::new(whole(), ScriptedModel::new([slow]));
+    let request = TurnRequest::text("hello");
+    let cancel = request.cancel.clone();
+    let mut pieces = 0;
+    let report = {
+        let (runtime, session) = (host.runtime.clone(), host.session.clone());
+        let mut note = |event| {
+            pieces += usize::from(matches!(event, TurnEvent::Text(_)));
+            if pieces == 2 {
+                cancel.cancel();
+            }
+        };
+        host.block_on(runtime.run_turn(&session, request, &mut note)).expect("the turn begins")
+    };
+    assert!(matches!(report.end, TurnEnd::Aborted), "{:?}", report.end);
+    assert_eq!(host.transcript(), "user hello\nassistant one two ");
+    host.log.take();
+}
+
+/// A question that was not answered goes into the next one, and both are new to the engine.
+#[test]
+fn a_question_behind_one_that_failed_is_new_to_the_engine() {
+    let steps = [Step::text("one"), Step::unavailable(), Step::text("three")];
+    let mut host = Host::new(whole(), ScriptedModel::new(steps));
+    (0..3).for_each(|turn| drop(host.ask(["first", "second", "third"][turn])));
+    let lines: Vec<String> = host.log.take().into_iter().filter(|line| line.starts_with("after_turn")).collect();
+    assert_eq!(lines, ["after_turn 0 + u:first | a:one", "after_turn 2 + u:second third | a:three"]);
+}
+
+/// Host params of an engine that declares which it takes (contract §1.3).
+#[test]
+fn c25_an_engine_gets_the_host_params_it_declares() {
+    let accepted = |names: Option<&[&str]>| {
+        let script =
+            Script { accepted: names.map(|names| names.iter().map(|name| (*name).to_owned()).collect()), ..whole() };
+        let mut host = Host::new(script, ScriptedModel::new(["hi"]));
+        host.ask("hello");
+        let params = host.log.params("assemble");
+        (
+            params.session_key.is_some(),
+            params.prompt.is_some(),
+            params.runtime_settings.is_some(),
+            params.session_target.is_some(),
+        )
+    };
+    assert_eq!(accepted(None), (true, true, true, true));
+    assert_eq!(accepted(Some(&[])), (false, false, false, false));
+    assert_eq!(accepted(Some(&["sessionKey"])), (true, false, false, false));
+}
+
 /// The order of a first turn and of the next ones (contract §2.1, §2.2).
 #[test]
 fn an_engine_is_offered_what_it_was_not_told_and_nothing_else() {
@@ -376,4 +434,28 @@ fn a_turn_nobody_waits_for_is_taken_back_and_the_next_one_comes_after_it() {
     assert!(host.ask("second").is_answered());
     assert_eq!(host.log.members(), "bootstrap maintain assemble after_turn maintain");
     assert_eq!(host.transcript(), "user first\nassistant one\nuser second\nassistant two");
+}
+
+/// A host's tool that panics costs its own result.
+#[test]
+fn a_tool_that_panics_is_an_error_the_model_reads() {
+    struct Panics(context_engine_runtime::model::ToolSpec);
+    impl context_engine_runtime::turn::Tool for Panics {
+        fn spec(&self) -> &context_engine_runtime::model::ToolSpec {
+            &self.0
+        }
+        fn call<'a>(
+            &'a self,
+            _: context_engine_runtime::turn::ToolCall<'a>,
+        ) -> context_engine_runtime::model::BoxFuture<'a, context_engine_runtime::turn::ToolOutput> {
+            Box::pin(async { panic!("no such file") })
+        }
+    }
+    let parameters = json!({ "type": "object" });
+    let spec = context_engine_runtime::model::ToolSpec { name: "read".into(), description: String::new(), parameters };
+    let model = ScriptedModel::new([read_call(), Step::text("never mind")]);
+    let tools = vec![std::sync::Arc::new(Panics(spec)) as std::sync::Arc<dyn context_engine_runtime::turn::Tool>];
+    let mut host = Host::with(whole(), model, |options| options.tools = tools);
+    assert!(host.ask("go").is_answered());
+    assert_eq!(host.prompt(1), "u:go | a:read | t:read failed: it panicked");
 }

@@ -145,14 +145,21 @@ fn play(seed: u64, turns: usize) {
             _ => {}
         }
         let question = format!("U{turn} {}", "why ".repeat(dice.below(40) as usize));
-        said.lock().expect("a list").push(format!("user {question}"));
-        let mut request = TurnRequest::text(question);
+        let mut request = TurnRequest::text(question.clone());
         request.tools = Some(tools());
         let cancel = request.cancel.clone();
-        if dice.one_in(12) {
+        // Taken back before it begins: nothing was said. Or as soon as something comes in.
+        let (before, meanwhile) = (dice.one_in(12), dice.one_in(8));
+        if before {
             cancel.cancel();
+        } else {
+            said.lock().expect("a list").push(format!("user {question}"));
         }
-        host.ask(request);
+        host.ask_and(request, |_| {
+            if meanwhile {
+                cancel.cancel();
+            }
+        });
         let expected = said.lock().expect("a list").clone();
         assert_eq!(in_file(&host.session), expected, "seed {seed}, turn {turn}");
     }

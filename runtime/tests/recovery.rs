@@ -179,6 +179,54 @@ fn a_provider_that_counts_more_is_believed_and_its_count_is_remembered() {
     assert!((1..=2).contains(&refused), "{refused}");
 }
 
+/// The reply was cut because both together are over the window: the prompt's own count says nothing wrong about this host's.
+#[test]
+fn a_reply_that_ran_over_the_window_teaches_no_wrong_count() {
+    use context_engine_runtime::model::{StopReason, Usage};
+    let over = Usage { input: 6_100, output: 2_000, ..Usage::default() };
+    let steps = [Step::text("cut").stop(StopReason::Length).usage(over), Step::text("whole"), Step::text("again")];
+    let mut host = Host::new(keeps_all(), ScriptedModel::new(steps).window(8_000));
+    assert_eq!(host.ask(words(5_000).as_str()).text, "whole");
+    host.log.take();
+    host.ask("and now?");
+    let line = host.log.take().remove(0);
+    let budget: u64 = line.split("budget=").nth(1).and_then(|s| s.split(' ').next()?.parse().ok()).expect("a budget");
+    assert!(budget > 5_900, "{line}");
+}
+
+/// A turn that is taken back while it recovers is taken back, and not one that overflowed.
+#[test]
+fn a_turn_that_is_taken_back_in_a_recovery_is_no_overflow() {
+    let request = context_engine_runtime::TurnRequest::text(words(1_000));
+    let cancel = request.cancel.clone();
+    let compact = move |_: &context_engine_interface::CallContext<'_>,
+                        _: context_engine_interface::CompactParams<'_>| {
+        cancel.cancel();
+        Ok(CompactResult::nothing_to_do("below threshold", 10))
+    };
+    let script = Script { compact: Some(Box::new(compact)), ..keeps_all() };
+    let mut host = Host::new(script, ScriptedModel::new([Step::overflow(Some(9_000))]).window(WINDOW));
+    let report = host.ask(request);
+    assert!(matches!(report.end, TurnEnd::Aborted), "{:?}", report.end);
+    assert_eq!(host.model.requests().len(), 1);
+}
+
+/// A compaction in the recovery is told, and the engine gets its summary with the turn.
+#[test]
+fn a_compaction_in_a_recovery_is_told() {
+    let mut asked = 0;
+    let model = ScriptedModel::from_fn(move |_| {
+        asked += 1;
+        if asked == 7 { Step::overflow(None) } else { Step::text(words(150)) }
+    });
+    let mut host = Host::with(keeps_all(), model.window(WINDOW), |options| options.keep_recent = Some(300));
+    talk(&mut host, 6);
+    host.events.clear();
+    let report = host.ask("and now?");
+    assert_eq!((report.is_answered(), report.compactions), (true, 1));
+    assert!(host.events.contains(&TurnEvent::Compacted), "{:?}", host.events);
+}
+
 /// Contract §2.4: three tries, then words a person can act on; nothing is sent twice.
 #[test]
 fn a_provider_that_takes_nothing_is_asked_a_bounded_number_of_times() {

@@ -10,7 +10,7 @@ use context_engine_interface::{
 use context_engine_runtime::model::{ScriptedModel, Step, Usage};
 use serde_json::{Value, json};
 
-use support::{Host, Script};
+use support::{Echo, Host, Script};
 
 /// Ids and texts of the messages an engine reads.
 fn read(ctx: &context_engine_interface::CallContext<'_>) -> Vec<(String, String)> {
@@ -171,6 +171,77 @@ fn a_completion_that_is_not_the_sessions_is_refused_and_says_why() {
         ask(json!({ "messages": [{ "role": "tool", "content": "x" }] })).contains("expected system, user or assistant")
     );
     assert!(ask(json!({ "model": "scripted" })).starts_with("LLM_RUNTIME_UNAVAILABLE"));
+}
+
+/// What is shortened or rewritten during a turn has other ids behind it: the engine is given the turn all the same, under the
+/// ids the transcript has, and reads up to it.
+#[test]
+fn a_turn_survives_that_its_own_entries_are_written_again() {
+    let first_id: Arc<Mutex<Option<String>>> = Arc::default();
+    let read_first = Arc::clone(&first_id);
+    let rewritten = std::sync::atomic::AtomicBool::new(false);
+    let maintain = move |ctx: &context_engine_interface::CallContext<'_>, ()| {
+        let messages = read(ctx);
+        *read_first.lock().expect("an id") = messages.first().map(|(id, _)| id.clone());
+        // The maintenance behind `bootstrap`, in the second turn: its own question is in the file already.
+        if messages.len() == 2 && !rewritten.swap(true, std::sync::atomic::Ordering::Relaxed) {
+            return Ok(MaintainResult::default());
+        }
+        let (id, text) = &messages[0];
+        let replacement = json!({ "role": "user", "content": [{ "type": "text", "text": format!("{text}!") }] });
+        let request = json!({ "replacements": [{ "entryId": id, "message": replacement }] });
+        ctx.rewrite_transcript(&request.to_string())?;
+        assert_eq!(read(ctx).len(), messages.len(), "what is read still ends before the turn");
+        Ok(MaintainResult { changed: true, ..MaintainResult::default() })
+    };
+    let script = Script {
+        bootstrap: Some(Box::new(|_, ()| Ok(BootstrapResult::default()))),
+        maintain: Some(Box::new(maintain)),
+        after_turn: Some(Box::new(|_, ()| Ok(AfterTurnResult::default()))),
+        ..Script::default()
+    };
+    let model = ScriptedModel::new([Step::text("one"), Step::unavailable(), Step::text("three")]);
+    let mut host = Host::new(script, model);
+    host.ask("first");
+    host.ask("second");
+    let report = host.ask("third");
+    let lines = host.log.take();
+    let given = lines.iter().rev().find(|line| line.starts_with("after_turn")).expect("it was given the turn");
+    assert!(given.ends_with("u:second third | a:three"), "{given}");
+    let ids: Vec<String> = host.session.messages().iter().map(|message| message.id.clone()).collect();
+    assert!(
+        ids.contains(&report.user_entry.expect("an entry")) && ids.contains(&report.reply_entry.expect("an entry"))
+    );
+}
+
+/// What runs behind a turn writes between turns: not between a call of the next one and its result.
+#[test]
+fn maintenance_in_the_background_writes_between_turns() {
+    let maintain = move |ctx: &context_engine_interface::CallContext<'_>, ()| {
+        let messages = read(ctx);
+        let (id, text) = &messages[0];
+        let replacement = json!({ "role": "user", "content": [{ "type": "text", "text": format!("{text}!") }] });
+        let request = json!({ "replacements": [{ "entryId": id, "message": replacement }] });
+        // While the next turn runs, in most of the runs of this test.
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        ctx.rewrite_transcript(&request.to_string()).map(|_| MaintainResult::default())
+    };
+    let script = Script {
+        background: true,
+        maintain: Some(Box::new(maintain)),
+        after_turn: Some(Box::new(|_, ()| Ok(AfterTurnResult::default()))),
+        ..Script::default()
+    };
+    let slow = |step: Step| step.after(std::time::Duration::from_millis(60));
+    let steps = [Step::text("one"), slow(Step::call("c1", "read", json!({}))), slow(Step::text("two"))];
+    let mut host =
+        Host::with(script, ScriptedModel::new(steps), |options| options.tools = vec![Echo::tool("read", "it")]);
+    host.ask_without_settling("first");
+    host.ask_without_settling("second");
+    host.block_on(host.session.settled());
+    let given: Vec<String> = host.log.take().into_iter().filter(|line| line.starts_with("after_turn")).collect();
+    assert!(given[1].ends_with("+ u:second | a:read | t:it | a:two"), "{given:?}");
+    assert!(host.transcript().starts_with("user first!"), "{}", host.transcript());
 }
 
 /// Contract §1.8, Part 12 #28: a compaction of another session is refused before anything is done.

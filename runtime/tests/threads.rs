@@ -122,6 +122,22 @@ fn a_thread_that_did_not_answer_is_left() {
     assert_eq!(sent(&model)[2], "t2: one | re: one | two\nthree");
 }
 
+/// A turn that the thread did not see whole is not in it: what is sent next is the whole prompt.
+#[test]
+fn a_thread_that_missed_something_is_left() {
+    let (mut host, model) = host(Arc::new(Mutex::new(Some("e1"))), None);
+    host.ask("one");
+    host.ask(context_engine_runtime::TurnRequest { raw: true, ..context_engine_runtime::TurnRequest::text("aside") });
+    host.ask("two");
+    let taken_back = context_engine_runtime::TurnRequest::text("three");
+    taken_back.cancel.cancel();
+    host.ask(taken_back);
+    host.ask("four");
+    let threads: Vec<String> = sent(&model).into_iter().filter(|line| !line.ends_with("aside")).collect();
+    assert_eq!(threads[1], "t3: one | re: one | aside | re: aside | two");
+    assert_eq!(threads[2], "t3: four", "a turn that never began is nothing to miss");
+}
+
 #[test]
 fn when_legacy_answers_the_thread_of_the_engine_is_left() {
     let (mut host, model) = host(Arc::new(Mutex::new(Some("e1"))), None);

@@ -408,3 +408,28 @@ fn an_export_as_markdown_can_be_read() {
     }
     assert!(!out.contains("left alone") && !out.contains('\u{1b}'), "{out}");
 }
+
+/// What only the replaced file held would be gone.
+#[test]
+fn force_replaces_neither_what_is_read_nor_what_somebody_has_open() {
+    let host = TestHost::new();
+    let file = put(&host, "s1.jsonl", &(SESSION.join("\n") + "\n"));
+    let folder = host.root().join("sessions");
+    let before = fs::read(&file).expect("a session");
+    let text = |path: &std::path::Path| path.to_str().expect("text").to_owned();
+    let (path, into) = (text(&file), text(&folder));
+    for args in [
+        vec!["sessions", "import", &path, "--out", &into, "--force"],
+        vec!["sessions", "export", "s1", "--format", "markdown", "--out", &path, "--force"],
+    ] {
+        let ran = host.run(&args);
+        assert!(ran.code == 2 && ran.err.contains("it is what the session is read from"), "{ran:#?}");
+    }
+    let elsewhere = host.root().join("open.jsonl");
+    fs::copy(&file, &elsewhere).expect("copied");
+    let lock = context_engine_transcript::store::SessionLock::acquire(&elsewhere).expect("the lock");
+    let ran = host.run(["sessions", "export", "s1", "--format", "openclaw", "--out", &text(&elsewhere), "--force"]);
+    assert!(ran.code == 2 && ran.err.contains(&format!("pid {}", std::process::id())), "{ran:#?}");
+    drop(lock);
+    assert_eq!((fs::read(&file).expect("there"), fs::read(&elsewhere).expect("there")), (before.clone(), before));
+}

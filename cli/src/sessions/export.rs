@@ -1,13 +1,10 @@
 //! `context-engine sessions export`
 
-use std::fs;
-use std::io::Write;
-use std::path::Path;
-
 use context_engine_transcript::RecordedSession;
 use serde_json::{Value, json};
 
 use super::args::{ExportArgs, ExportFormat};
+use super::write;
 use super::{markdown, open, openai, outcome, warn};
 use crate::Outcome;
 use crate::error::CliError;
@@ -27,12 +24,12 @@ pub(crate) fn run(args: &ExportArgs) -> Result<Outcome, CliError> {
         ExportFormat::Openclaw => active_branch(&session).to_openclaw(),
     };
     match &args.out {
-        Some(path) => {
-            write(path, &content, args.force)?;
+        Some(out) => {
+            write::put(out, &content, args.force, &[&path])?;
             let bytes = content.len() as u64;
             match args.json {
-                true => json_line(&report(args, &session, json!({ "out": path_json(path), "bytes": bytes })))?,
-                false => line(format_args!("{}: {}, {}", path.display(), args.format.name(), count(bytes, "byte")))?,
+                true => json_line(&report(args, &session, json!({ "out": path_json(out), "bytes": bytes })))?,
+                false => line(format_args!("{}: {}, {}", out.display(), args.format.name(), count(bytes, "byte")))?,
             }
         }
         None if args.json => {
@@ -66,22 +63,4 @@ fn active_branch(session: &RecordedSession) -> RecordedSession {
         branch.entries.push(entry);
     }
     branch
-}
-
-/// Writes beside the place first: a command that is stopped leaves no half file.
-fn write(path: &Path, content: &str, force: bool) -> Result<(), CliError> {
-    if !force && path.exists() {
-        return Err(CliError::Exists { path: path.to_owned() });
-    }
-    let fail = |source| CliError::File { path: path.to_owned(), doing: "writing the session", source };
-    let mut unfinished = path.as_os_str().to_owned();
-    unfinished.push(".part");
-    let unfinished = Path::new(&unfinished);
-    let put = || {
-        let mut file = fs::File::create(unfinished)?;
-        file.write_all(content.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(unfinished, path)
-    };
-    put().map_err(fail)
 }

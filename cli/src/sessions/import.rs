@@ -5,14 +5,14 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use context_engine_transcript::{Format, ImportOptions, ImportWarning, RecordedSession, Tally, load_with};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::args::ImportArgs;
+use super::write;
 use crate::Outcome;
 use crate::error::CliError;
 use crate::output::{json_line, line, note, number, path_json};
@@ -65,7 +65,8 @@ pub(crate) fn import(args: &ImportArgs) -> Result<Outcome, CliError> {
     let making = |source| CliError::File { path: args.out.clone(), doing: "making the folder for sessions", source };
     fs::create_dir_all(&args.out).map_err(making)?;
     for import in &imports {
-        write(import, args.force)?;
+        let read: Vec<&Path> = args.files.iter().map(PathBuf::as_path).collect();
+        write::put(&import.to, &import.session.to_openclaw(), args.force, &read)?;
         report(import, args.json)?;
     }
     Ok(outcome)
@@ -85,25 +86,6 @@ fn free_name(id: &str, names: &mut HashSet<String>) -> String {
         n += 1;
     }
     name
-}
-
-/// Writes beside the place first: a command that is stopped leaves no half session file.
-fn write(import: &Import, force: bool) -> Result<(), CliError> {
-    let path = &import.to;
-    let fail = |source| CliError::File { path: path.clone(), doing: "writing the session", source };
-    let unfinished = path.with_extension("jsonl.part");
-    let put = || {
-        let mut file = fs::File::create(&unfinished)?;
-        file.write_all(import.session.to_openclaw().as_bytes())?;
-        file.sync_all()
-    };
-    put().map_err(fail)?;
-    if !force && path.exists() {
-        // Somebody else was quicker.
-        let _ = fs::remove_file(&unfinished);
-        return Err(CliError::Exists { path: path.clone() });
-    }
-    fs::rename(&unfinished, path).map_err(fail)
 }
 
 fn report(import: &Import, as_json: bool) -> Result<(), CliError> {

@@ -12,6 +12,7 @@ mod openai;
 mod repair;
 mod rows;
 mod show;
+mod write;
 
 use std::path::{Path, PathBuf};
 

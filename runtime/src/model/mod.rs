@@ -168,6 +168,17 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// Both together.
+    #[must_use]
+    pub fn plus(&self, other: &Usage) -> Usage {
+        Usage {
+            input: self.input.saturating_add(other.input),
+            output: self.output.saturating_add(other.output),
+            cache_read: self.cache_read.saturating_add(other.cache_read),
+            cache_write: self.cache_write.saturating_add(other.cache_write),
+        }
+    }
+
     /// Prompt and reply together.
     pub fn total(&self) -> u64 {
         self.prompt().saturating_add(self.output)

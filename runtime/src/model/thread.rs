@@ -18,8 +18,13 @@ use super::{BoxFuture, Model, ModelError, ModelEvent, ModelInfo, ModelReply, Mod
 pub struct Place {
     /// The session.
     pub session: Arc<str>,
-    /// Index of the first message that was in no earlier prompt that was answered.
-    pub new_from: usize,
+    /// Index of the first message that was said since the last reply; `None` where the engine has put something else in its
+    /// place.
+    pub new_from: Option<usize>,
+    /// How many steps the session had taken when the last reply was written: messages, and changes of older ones.
+    pub answered_at: u64,
+    /// How many it has taken now.
+    pub step: u64,
     /// What it follows.
     pub follows: Follows,
     /// What the engine says of threads.
@@ -79,6 +84,8 @@ struct Thread {
     id: String,
     epoch: Option<String>,
     fingerprint: Option<String>,
+    /// The step of the session up to which it holds everything, its own last reply included.
+    holds: u64,
 }
 
 impl<B: ThreadBackend> ThreadModel<B> {
@@ -92,6 +99,11 @@ impl<B: ThreadBackend> ThreadModel<B> {
         &self.backend
     }
 
+    /// Forgets the thread of a session that is over.
+    pub fn forget(&self, session: &str) {
+        self.threads().remove(session);
+    }
+
     fn threads(&self) -> MutexGuard<'_, HashMap<Arc<str>, Thread>> {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -103,6 +115,10 @@ impl Thread {
         let projection = place.projection.as_ref();
         let once = projection.filter(|projection| projection.mode == ProjectionMode::ThreadBootstrap);
         let same = once.is_some_and(|once| once.epoch == self.epoch && once.fingerprint == self.fingerprint);
+        // A turn of another model, one that had no good end, or one that was rewritten is not in the thread.
+        if self.holds != place.answered_at || place.new_from.is_none() {
+            return false;
+        }
         match place.follows {
             Follows::Refusal => false,
             Follows::Reply => once.is_none() || same,
@@ -127,7 +143,8 @@ impl<B: ThreadBackend> Model for ThreadModel<B> {
                 let thread = self.threads().remove(&place.session)?;
                 thread.serves(place).then_some(thread)
             });
-            let new_from = request.place.as_ref().map_or(0, |place| place.new_from.min(request.messages.len()));
+            let new_from = request.place.as_ref().and_then(|place| place.new_from).unwrap_or(0);
+            let new_from = new_from.min(request.messages.len());
             let sent = ThreadSend {
                 thread: thread.as_ref().map(|thread| thread.id.as_str()),
                 system: request.system.as_deref(),
@@ -138,7 +155,9 @@ impl<B: ThreadBackend> Model for ThreadModel<B> {
             if let Some(place) = &request.place {
                 let said = place.projection.clone();
                 let (epoch, fingerprint) = said.map_or((None, None), |said| (said.epoch, said.fingerprint));
-                self.threads().insert(Arc::clone(&place.session), Thread { id, epoch, fingerprint });
+                // The reply is the next step.
+                let thread = Thread { id, epoch, fingerprint, holds: place.step + 1 };
+                self.threads().insert(Arc::clone(&place.session), thread);
             }
             Ok(reply)
         })

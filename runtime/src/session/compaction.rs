@@ -25,6 +25,39 @@ pub trait Compactor: Send + Sync + 'static {
     fn compact(&self, input: &CompactionInput<'_>) -> Result<CompactionOutcome, String>;
 }
 
+/// What became of a compaction that a person asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompactionReport {
+    /// Whether the history got shorter.
+    pub compacted: bool,
+    /// Why not, or a remark.
+    pub reason: Option<String>,
+    /// The summary that stands for the older messages, where it is known.
+    pub summary: Option<String>,
+    /// Tokens of the history before.
+    pub tokens_before: u64,
+    /// Tokens of the history after, where they are known.
+    pub tokens_after: Option<u64>,
+    /// Who did it: the engine, or `legacy` for the runtime's own compaction.
+    pub served_by: String,
+}
+
+impl CompactionReport {
+    pub(crate) fn new(result: CompactResult, served_by: String) -> CompactionReport {
+        let text = |text: context_engine_interface::std_types::ROption<_>| {
+            text.into_option().map(context_engine_interface::std_types::RString::into_string)
+        };
+        CompactionReport {
+            compacted: result.compacted,
+            reason: text(result.reason),
+            summary: text(result.summary),
+            tokens_before: result.tokens_before,
+            tokens_after: result.tokens_after.into_option(),
+            served_by,
+        }
+    }
+}
+
 /// What a compaction is made from.
 #[derive(Clone, Copy)]
 pub struct CompactionInput<'a> {

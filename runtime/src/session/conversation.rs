@@ -90,11 +90,6 @@ impl Conversation {
         }
     }
 
-    /// The model prompts are for.
-    pub(crate) fn model(&self) -> Option<&str> {
-        self.model.as_deref()
-    }
-
     /// Appends a message.
     pub(crate) fn append(&mut self, message: Arc<Message>, counter: &TokenCounter) {
         let clean = cleaned(&message, self.model.as_deref(), counter);

@@ -72,6 +72,8 @@ pub(crate) struct LiveSession {
     pub(crate) compactor: Arc<dyn Compactor>,
     pub(crate) completer: Option<Completer>,
     pub(crate) state: Arc<Mutex<SessionState>>,
+    /// Held by the turn that is under way.
+    pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// What may be done when the history is too much for a prompt.
@@ -89,10 +91,12 @@ pub(crate) struct Recovery<'a> {
 /// What an engine may see and change during a call.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Scope {
-    /// The entry before which reading the transcript ends.
-    pub(crate) fence: Option<Arc<str>>,
+    /// Whether reading the transcript ends before what was said in the turn.
+    pub(crate) fenced: bool,
     /// Whether entries may be rewritten.
     pub(crate) rewrites: bool,
+    /// Whether it runs behind a turn, and writes between turns only.
+    pub(crate) in_background: bool,
     pub(crate) cancel: CancelToken,
 }
 
@@ -133,8 +137,7 @@ impl LiveSession {
     /// Makes the prompt of one model call.
     ///
     /// Compacts and shortens as far as `recovery` allows, each time only if the last time made the history shorter
-    /// (contract §2.4: no loop without progress), and only when the engine asked for serves: what `legacy` answers in
-    /// place of a failed engine is fitted, not written.
+    /// (contract §2.4: no loop without progress), and only when the engine that has the seat answered.
     pub(crate) fn prompt(
         self: &Arc<Self>,
         handle: &EngineHandle,
@@ -173,9 +176,10 @@ impl LiveSession {
                     if let Some(result) = self.compact(handle, &host_params, scope, self.forced(tokens)) {
                         compacted = true;
                         (recovery.compacted)(&result);
-                        if matches!(route, Route::CompactThenTruncate) {
+                        if let (Route::CompactThenTruncate, Some(window)) = (route, window) {
                             may_truncate = false;
-                            truncated += self.truncate(&reducible);
+                            // What was summarised away need not be shortened.
+                            truncated += self.truncate(&truncate::reducible(self, window));
                         }
                         continue;
                     }
@@ -206,6 +210,9 @@ impl LiveSession {
 
     /// Shortens tool results in the transcript; how many.
     pub(crate) fn truncate(&self, reducible: &Reducible) -> usize {
+        if reducible.replacements.is_empty() {
+            return 0;
+        }
         match self.state().rewrite(&reducible.replacements, &self.counter) {
             Some(Ok(rewrite)) => rewrite.rewritten,
             Some(Err(error)) => {
@@ -393,6 +400,7 @@ mod tests {
             compactor: Arc::new(ExtractiveCompactor),
             completer: None,
             state: Arc::default(),
+            turn: Arc::default(),
         });
         for turn in 0..40 {
             for role in ["user", "assistant"] {

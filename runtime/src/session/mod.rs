@@ -30,7 +30,7 @@ use crate::RuntimeError;
 use crate::model::Usage;
 use crate::turn::maintenance::Maintenance;
 
-pub use compaction::{CompactionInput, Compactor, ExtractiveCompactor};
+pub use compaction::{CompactionInput, CompactionReport, Compactor, ExtractiveCompactor};
 pub use live::Prompt;
 pub(crate) use services::agent_of;
 use state::SessionState;
@@ -61,10 +61,13 @@ impl Shared {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn state(&self) -> MutexGuard<'_, SessionState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Has the transcript written through to the disk. Blocks.
     pub(crate) fn sync(&self) -> Result<(), TranscriptError> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.store_mut().map_or(Ok(()), SessionStore::sync)
+        self.state().store_mut().map_or(Ok(()), SessionStore::sync)
     }
 }
 
@@ -144,7 +147,7 @@ impl Session {
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, SessionState> {
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.state()
     }
 }
 

@@ -5,15 +5,19 @@
 //! history it is just asked to plan would not know what it planned.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use context_engine_interface::{CompactResult, EngineError};
+use context_engine_interface::{CompactResult, EngineError, ErrorCode};
 use context_engine_loader::{Permit, SessionServices};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use tokio::sync::OwnedMutexGuard;
 
 use super::compaction::compact_session;
 use super::live::{LiveSession, Scope};
 
+/// How often it is looked whether the turn under way is over.
+const LOOK: Duration = Duration::from_millis(5);
 /// The most entries one page of the transcript has.
 const MAX_PAGE: u32 = 10_000;
 
@@ -61,6 +65,7 @@ impl SessionServices for Services {
         }
         let request: RewriteRequest = serde_json::from_str(request_json)
             .map_err(|error| EngineError::failed(format!("rewrite_transcript: {error}; expected replacements")))?;
+        let _between_turns = self.between_turns(&permit)?;
         let replacements: Vec<(String, Map<String, Value>)> =
             request.replacements.into_iter().map(|one| (one.entry_id, one.message)).collect();
         let rewritten = permit.commit(|| self.live.state().rewrite(&replacements, &self.live.counter))?;
@@ -81,6 +86,7 @@ impl SessionServices for Services {
         let request: DelegateRequest = serde_json::from_str(request_json)
             .map_err(|error| EngineError::failed(format!("delegate_compaction: no JSON request: {error}")))?;
         request.is_about(&self.live)?;
+        let _between_turns = self.between_turns(&permit)?;
         let budget = request.token_budget.unwrap_or(u64::MAX).min(self.live.message_budget());
         let commit = |write: &mut dyn FnMut() -> Result<(), String>| permit.commit(write);
         compact_session(&self.live, &commit, budget, request.custom_instructions.as_deref())
@@ -88,8 +94,30 @@ impl SessionServices for Services {
 
     fn read_transcript(&self, after: Option<&str>, limit: u32) -> Result<String, EngineError> {
         let limit = limit.min(MAX_PAGE) as usize;
-        let page = self.live.state().page(after, limit, self.scope.fence.as_deref()).map_err(EngineError::failed)?;
+        let state = self.live.state();
+        let fence = state.fence().filter(|_| self.scope.fenced);
+        let page = state.page(after, limit, fence).map_err(EngineError::failed)?;
         Ok(Value::Array(page).to_string())
+    }
+}
+
+impl Services {
+    /// What runs behind a turn writes between turns: nobody else writes between a call and its result. Waits for the turn
+    /// under way.
+    fn between_turns(&self, permit: &Permit<'_>) -> Result<Option<OwnedMutexGuard<()>>, EngineError> {
+        if !self.scope.in_background {
+            return Ok(None);
+        }
+        loop {
+            match Arc::clone(&self.live.turn).try_lock_owned() {
+                Ok(guard) => return Ok(Some(guard)),
+                Err(_) if permit.is_over() => {
+                    let text = "the call ended while a turn was under way; nothing was changed";
+                    return Err(EngineError::new(ErrorCode::CANCELLED, text));
+                }
+                Err(_) => std::thread::sleep(LOOK),
+            }
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use super::conversation::Conversation;
 use super::history::SettledHistory;
+use crate::model::ModelInfo;
 
 /// What a process knows of one session.
 #[derive(Debug, Default)]
@@ -22,6 +23,12 @@ pub(crate) struct SessionState {
     store: Option<SessionStore>,
     /// Lines of other programs the conversation was made with.
     foreign: u64,
+    /// What was said in the turn under way, in order, under the ids its entries have now.
+    turn: Vec<Arc<Message>>,
+    /// The model the transcript names.
+    named_model: Option<String>,
+    /// Grows with every message that is written, and with everything that changes older ones.
+    steps: u64,
 }
 
 impl SessionState {
@@ -32,12 +39,60 @@ impl SessionState {
         Ok(state)
     }
 
+    /// A turn begins: what is written from here on is said in it.
+    pub(crate) fn begin_turn(&mut self) {
+        self.turn.clear();
+    }
+
+    /// What was said in the turn, from message `from` on.
+    pub(crate) fn said(&self, from: usize) -> Vec<Arc<Message>> {
+        self.turn.get(from..).unwrap_or_default().to_vec()
+    }
+
+    /// How many messages were written, and how often older ones were changed.
+    pub(crate) fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// The entry before which reading ends until the turn is answered.
+    pub(crate) fn fence(&self) -> Option<&str> {
+        self.turn.first().map(|message| message.id.as_str())
+    }
+
+    /// Whether anything was said before the turn, behind a boundary or not.
+    pub(crate) fn has_history(&self) -> bool {
+        self.store.as_ref().is_some_and(|store| store.leaf().is_some()) || self.conversation.recorded().next().is_some()
+    }
+
     /// Makes the conversation from the transcript again.
     fn reload(&mut self, counter: &TokenCounter) -> Result<(), TranscriptError> {
         let Some(store) = &self.store else { return Ok(()) };
         let context = store.context()?;
         self.foreign = store.foreign();
+        self.steps += 1;
+        self.named_model = context.model.map(|(provider, id)| match provider {
+            Some(provider) => format!("{provider}/{id}"),
+            None => id,
+        });
         self.conversation.restore(context.summary, context.messages, counter);
+        Ok(())
+    }
+
+    /// Prompts are for this model from now on. The transcript says so when it names another one.
+    pub(crate) fn use_model(
+        &mut self,
+        model: &ModelInfo,
+        name: &str,
+        recount: bool,
+        counter: &TokenCounter,
+    ) -> Result<(), TranscriptError> {
+        let other = self.named_model.as_ref().is_some_and(|named| named != name && *named != model.id);
+        if let Some(store) = self.store.as_mut().filter(|_| other) {
+            store
+                .append(NewEntry::ModelChange { provider: Some(model.provider.clone()), model_id: model.id.clone() })?;
+        }
+        self.named_model = Some(name.to_owned());
+        self.conversation.set_model(Some(name), recount, counter);
         Ok(())
     }
 
@@ -68,6 +123,8 @@ impl SessionState {
                 message
             })
             .collect();
+        self.turn.extend(messages.iter().cloned());
+        self.steps += messages.len() as u64;
         if store.foreign() == self.foreign {
             messages.iter().for_each(|message| self.conversation.append(Arc::clone(message), counter));
         } else {
@@ -119,9 +176,22 @@ impl SessionState {
         Some(store.rewrite(replacements).and_then(|rewrite| {
             if rewrite.changed {
                 self.reload(counter)?;
+                self.rename_turn(&rewrite);
             }
             Ok(rewrite)
         }))
+    }
+
+    /// What was said in the turn has other ids now.
+    fn rename_turn(&mut self, rewrite: &Rewrite) {
+        for said in &mut self.turn {
+            let Some(id) = rewrite.new_ids.get(&said.id) else { continue };
+            if let Some(now) = self.conversation.recorded().rev().find(|message| message.id == *id) {
+                *said = Arc::clone(now);
+            } else {
+                Arc::make_mut(said).id.clone_from(id);
+            }
+        }
     }
 
     /// A page of entries after entry `after`, ending before entry `before`.

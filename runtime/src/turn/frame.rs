@@ -6,8 +6,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use context_engine_interface::CompactResult;
-use context_engine_loader::{CancelToken, CompactRequest, EngineHandle, EngineTool, TurnFacts, TurnTaken};
+use context_engine_interface::{CompactResult, Role};
+use context_engine_loader::{
+    AssembleError, CancelToken, CompactRequest, EngineHandle, EngineTool, LEGACY, PreparedHistory, TurnFacts, TurnTaken,
+};
 use context_engine_transcript::{Message, TokenCounter};
 use tokio::sync::OwnedMutexGuard;
 
@@ -18,9 +20,10 @@ use super::system::SystemPrompt;
 use super::tools::ToolOutput;
 use crate::RuntimeError;
 use crate::model::{ModelInfo, ToolSpec, Usage};
+use crate::session::compaction::{at_once, compact_session};
 use crate::session::completion::Completer;
 use crate::session::live::{LiveSession, Prompt, Recovery, Scope};
-use crate::session::{Compactor, Shared};
+use crate::session::{CompactionReport, Compactor, Shared};
 
 /// How often the session is compacted before one prompt is sent.
 const COMPACTIONS: u32 = 3;
@@ -50,9 +53,11 @@ pub(crate) struct Frame {
     pub(crate) is_heartbeat: bool,
     /// The summary, when the host compacted during the turn.
     pub(crate) compacted: Option<Arc<str>>,
+    /// How often the session's own transcript had been compacted by then.
+    pub(crate) compactions: usize,
     pub(crate) last_usage: Option<(Usage, i64)>,
-    /// The turn's own first entry: what engines read ends before it, until the turn is answered.
-    pub(crate) fence: Option<Arc<str>>,
+    /// Whether what engines read ends before what was said in the turn: until it is answered.
+    pub(crate) fenced: bool,
     pub(crate) cancel: CancelToken,
     /// Keeps the session from the next turn as long as a call of this one is under way, whoever still waits for it.
     pub(crate) _busy: Arc<OwnedMutexGuard<()>>,
@@ -88,7 +93,7 @@ impl Frame {
             key: Arc::clone(&self.session.key),
             system,
             fixed_tokens: system_tokens + tool_tokens,
-            model: Some(format!("{}/{}", self.model.provider, self.model.id).into()),
+            model: Some(self.model_name().into()),
             budget: self.budget,
             keep_recent: self.keep_recent,
             counter: self.counter,
@@ -96,6 +101,7 @@ impl Frame {
             compactor: Arc::clone(&self.compactor),
             completer: self.completer.clone(),
             state: Arc::clone(&self.session.state),
+            turn: Arc::clone(&self.session.turn),
         }))
     }
 
@@ -117,13 +123,12 @@ impl Frame {
 
     /// What a call may see before the turn is answered.
     fn reading(&self) -> Scope {
-        Scope { fence: self.fence.clone(), rewrites: false, cancel: self.cancel.clone() }
+        Scope { fenced: self.fenced, cancel: self.cancel.clone(), ..Scope::default() }
     }
 
     /// What maintenance may do, within the fence while there is one.
     fn maintaining(&self, fenced: bool) -> Scope {
-        let fence = self.fence.clone().filter(|_| fenced);
-        Scope { fence, rewrites: true, cancel: self.cancel.clone() }
+        Scope { fenced: fenced && self.fenced, rewrites: true, cancel: self.cancel.clone(), ..Scope::default() }
     }
 
     /// Offers the engine a session that has a transcript, and has it care for it (contract §2.1 step 5).
@@ -163,9 +168,15 @@ impl Frame {
 
     /// The prompt of the next call, made of the last one and what was said since: what an engine that does not own
     /// compaction planned once for the turn. `None` when that is over the budget.
-    pub(crate) fn follow_up(&self, last: &Prompt, said: &[Arc<Message>]) -> Option<Prompt> {
+    pub(crate) fn follow_up(&self, last: &Prompt) -> Option<Prompt> {
         let live = self.live().ok()?;
-        live.follow_up(last, said)
+        let said = live.state().said(last.said);
+        live.follow_up(last, &said)
+    }
+
+    /// The model, as transcripts name it.
+    pub(crate) fn model_name(&self) -> String {
+        format!("{}/{}", self.model.provider, self.model.id)
     }
 
     /// Compacts the session; whether it got shorter.
@@ -182,21 +193,31 @@ impl Frame {
     }
 
     /// Compacts because a person asked.
-    pub(crate) fn compact_by_hand(&self, request: CompactRequest) -> Result<CompactResult, RuntimeError> {
+    pub(crate) fn compact_by_hand(&self, request: CompactRequest) -> Result<CompactionReport, RuntimeError> {
         let live = self.live()?;
         let facts = self.facts(&live);
+        let refuse = |reason: String| RuntimeError::Compaction { reason };
         let attempt = Attempt { trigger: Trigger::Manual, attempt: 1, max_attempts: 1, current_tokens: 0 };
         let before = live.prepared().tokens();
+        let instructions = request.custom_instructions.clone();
         let request = CompactRequest { token_budget: live.message_budget(), current_tokens: before, ..request };
         let answer = self.engine.compact(&live.call(&facts.compact(attempt), &self.maintaining(false)), request);
-        let answer = answer.map_err(|error| RuntimeError::Compaction { reason: error.to_string() })?;
+        let answer = answer.map_err(|error| refuse(error.to_string()))?;
         if let Some(reason) = live.other_session(&answer.value) {
-            return Err(RuntimeError::Compaction { reason });
+            return Err(refuse(reason));
         }
-        if answer.value.compacted {
+        let (mut result, mut served_by) = (answer.value, answer.served_by);
+        // Not its business, and it did not hand it on (report G7).
+        if !result.ok && !result.compacted && !self.engine.info().owns_compaction && served_by != LEGACY {
+            let usable = live.message_budget();
+            result = compact_session(&live, &at_once, usable, instructions.as_deref())
+                .map_err(|error| refuse(error.to_string()))?;
+            LEGACY.clone_into(&mut served_by);
+        }
+        if result.compacted {
             self.maintain_with(&live, &facts, "compaction", &self.maintaining(false));
         }
-        Ok(answer.value)
+        Ok(CompactionReport::new(result, served_by))
     }
 
     /// The engine's own tools.
@@ -210,39 +231,38 @@ impl Frame {
     pub(crate) fn call_tool(&self, id: &str, name: &str, arguments: &str) -> Result<ToolOutput, RuntimeError> {
         let live = self.live()?;
         let facts = self.facts(&live);
-        let scope = Scope { fence: None, ..self.reading() };
+        let scope = Scope { fenced: false, ..self.reading() };
         let answer = self.engine.call_tool(&live.call(&facts.lifecycle(), &scope), id, name, arguments);
         Ok(ToolOutput { content: answer.content, is_error: answer.is_error, details: None })
     }
 
     /// Shortens long tool results in the transcript; how many.
     pub(crate) fn truncate(&self) -> Result<usize, RuntimeError> {
+        if self.cancel.is_cancelled() {
+            return Err(RuntimeError::Prompt(AssembleError::Cancelled));
+        }
         let live = self.live()?;
-        let reducible = crate::session::truncate::reducible(&live, self.window.tokens);
-        Ok(if reducible.replacements.is_empty() { 0 } else { live.truncate(&reducible) })
+        Ok(live.truncate(&crate::session::truncate::reducible(&live, self.window.tokens)))
     }
 
-    /// Gives the engine what was said since it was last given something. In the middle of a turn, or at its end.
-    pub(crate) fn hand_over(&self, said: &[Arc<Message>], ends: bool) -> Result<Taken, RuntimeError> {
+    /// Gives the engine what was said in the turn from message `from` on. In the middle of the turn, or at its end.
+    pub(crate) fn hand_over(&self, from: usize, ends: bool) -> Result<Taken, RuntimeError> {
         let live = self.live()?;
         let facts = self.facts(&live);
-        let call = live.call(&facts.lifecycle(), &Scope { fence: None, ..self.reading() });
+        let call = live.call(&facts.lifecycle(), &Scope { fenced: false, ..self.reading() });
+        let said = live.state().said(from);
+        let whole = Arc::new(live.prepared());
+        let first = first_new(&whole, &said);
         let told = TurnFacts {
             token_budget: live.budget,
             is_heartbeat: Some(self.is_heartbeat),
             auto_compaction_summary: self.compacted.clone(),
-            ..TurnFacts::default()
+            pre_prompt_message_count: Some(first),
         };
         let answer = if ends {
-            let turn = Arc::new(live.prepare(said));
-            self.engine.take_turn(&call, &turn, || Arc::new(live.prepared()), told)
+            self.engine.take_turn(&call, &Arc::new(live.prepare(&said)), || whole, told)
         } else {
-            let whole = Arc::new(live.prepared());
-            let is_new = |at: &usize| whole.get(*at).is_some_and(|message| said.iter().any(|new| new.id == message.id));
-            // A turn stands at the end, and the pipeline merges at its edge at most.
-            let newest = whole.len().saturating_sub(said.len() + EDGE)..whole.len();
-            let from = newest.clone().find(is_new).unwrap_or(newest.end);
-            self.engine.checkpoint_turn(&call, &whole, from, told)
+            self.engine.checkpoint_turn(&call, &whole, first, told)
         };
         let taken = matches!(answer.value, TurnTaken::By(_));
         Ok(Taken { taken, served_by: answer.served_by, why: answer.why })
@@ -258,10 +278,26 @@ impl Frame {
         }
         let engine = self.engine.clone();
         self.session.maintenance.ask(Box::new(move |cancel| {
-            let scope = Scope { fence: None, rewrites: true, cancel };
+            let scope = Scope { fenced: false, rewrites: true, in_background: true, cancel };
             maintain(&engine, &live, &facts, ("turn", true), &scope);
         }));
         Ok(())
+    }
+}
+
+/// Index in `history` of the first message that holds something of what was said.
+fn first_new(history: &PreparedHistory, said: &[Arc<Message>]) -> usize {
+    let is_new = |at: &usize| history.get(*at).is_some_and(|message| said.iter().any(|new| new.id == message.id));
+    // A turn stands at the end, and the pipeline merges at its edge at most.
+    let newest = history.len().saturating_sub(said.len() + EDGE)..history.len();
+    let found = newest.clone().find(is_new).unwrap_or(newest.end);
+    let asks = |message: &Arc<Message>| message.role == Role::USER;
+    let before = found.checked_sub(1).filter(|at| history.get(*at).is_some_and(asks));
+    let first_is_found = || history.get(found).zip(said.first()).is_some_and(|(there, first)| there.id == first.id);
+    match before {
+        // The question went into one before it that was never answered, and has its id.
+        Some(before) if said.first().is_some_and(asks) && !first_is_found() => before,
+        _ => found,
     }
 }
 

@@ -11,6 +11,7 @@
 //! | file | what it decides |
 //! |---|---|
 //! | `run` | the order |
+//! | `exchange`, `record` | one prompt and its answer; what is written |
 //! | `frame`, `facts`, `settings` | the calls of the engine, and what they are told |
 //! | `recovery` | what is done when the model refuses a prompt or does not answer |
 //! | `budget` | what a prompt may cost |
@@ -19,9 +20,11 @@
 
 pub(crate) mod budget;
 mod cancel;
+mod exchange;
 pub(crate) mod facts;
 pub(crate) mod frame;
 pub(crate) mod maintenance;
+pub(crate) mod record;
 mod recovery;
 pub(crate) mod run;
 mod settings;
@@ -57,7 +60,7 @@ pub struct TurnRequest {
     pub tools: Option<Vec<Arc<dyn Tool>>>,
     /// The system prompt, when it is not the runtime's.
     pub system: Option<SystemPrompt>,
-    /// Takes the turn back.
+    /// Takes the turn back. For one turn: a clone of the request shares it.
     pub cancel: TurnCancel,
 }
 
@@ -126,7 +129,8 @@ pub enum TurnEvent {
 pub enum TurnEnd {
     /// With a reply.
     Answered,
-    /// It was taken back. What had come in of the reply is in the transcript.
+    /// It was taken back. What had come in of the reply is in the transcript; one that was taken back before it began left
+    /// nothing there.
     Aborted,
     /// Without a reply. What was said is in the transcript.
     Failed(RuntimeError),
@@ -177,6 +181,23 @@ pub struct TurnReport {
 }
 
 impl TurnReport {
+    /// Of a turn in which nothing has happened yet.
+    pub(crate) fn new(asked_for: String, end: TurnEnd) -> TurnReport {
+        TurnReport {
+            end,
+            text: String::new(),
+            served_by: asked_for.clone(),
+            asked_for,
+            why: None,
+            calls: Vec::new(),
+            compactions: 0,
+            truncated: 0,
+            usage: Usage::default(),
+            user_entry: None,
+            reply_entry: None,
+        }
+    }
+
     /// Whether there is a reply.
     pub fn is_answered(&self) -> bool {
         matches!(self.end, TurnEnd::Answered)

@@ -4,6 +4,8 @@
 //! made for less; whatever an engine says it did, the next prompt must be smaller than the one that was refused, or the
 //! turn gives up.
 
+use context_engine_loader::AssembleError;
+
 use super::facts::{Attempt, Trigger};
 use super::frame::Frame;
 use crate::RuntimeError;
@@ -42,7 +44,13 @@ pub(crate) enum Recovered {
         overcount: f64,
     },
     /// None; why.
-    GivenUp(RuntimeError),
+    GivenUp { error: RuntimeError, compacted: bool, truncated: usize },
+}
+
+impl Recovered {
+    fn given_up(error: RuntimeError) -> Recovered {
+        Recovered::GivenUp { error, compacted: false, truncated: 0 }
+    }
 }
 
 /// Makes a smaller prompt of a refused one, within its limits. Blocks.
@@ -58,7 +66,7 @@ pub(crate) fn recover(
         ModelErrorKind::Timeout if refused.tokens * 100 > frame.budget * TIMEOUT_PERCENT => {
             timeout(frame, tried, refused, error)
         }
-        _ => Ok(Recovered::GivenUp(RuntimeError::NotAnswered(error.clone()))),
+        _ => Ok(Recovered::given_up(RuntimeError::NotAnswered(error.clone()))),
     }
 }
 
@@ -80,10 +88,12 @@ fn overflow(
             max_attempts: OVERFLOW_ATTEMPTS,
             current_tokens,
         };
-        // What the provider counts for what is counted here; a guess where it does not say.
+        // What the provider counts for what is counted here. Where it does not say, or what it says may be prompt and reply
+        // together, nothing is learned.
+        let with_reply = refused.tokens.saturating_add(frame.window.reserve);
         let overcount = match observed {
-            Some(observed) => (observed as f64 / refused.tokens.max(1) as f64).max(1.0),
-            None => 1.0,
+            Some(observed) if observed > with_reply => observed as f64 / refused.tokens.max(1) as f64,
+            _ => 1.0,
         };
         let by_count = (frame.window.prompt_budget() as f64 / overcount) as u64;
         frame.budget = by_count.min(refused.tokens * (100 - SHRINK_PERCENT) / 100).max(1);
@@ -93,10 +103,13 @@ fn overflow(
             tried.truncated = true;
             truncated += frame.truncate()?;
         }
+        if frame.cancel.is_cancelled() {
+            return Err(RuntimeError::Prompt(AssembleError::Cancelled));
+        }
         let prompt = match frame.make_prompt(true) {
             Ok(prompt) => prompt,
             // Not even the newest message fits into what the provider takes.
-            Err(RuntimeError::Prompt(_) | RuntimeError::FixedParts { .. }) => break,
+            Err(RuntimeError::Prompt(AssembleError::Budget { .. }) | RuntimeError::FixedParts { .. }) => break,
             Err(error) => return Err(error),
         };
         if prompt.tokens < refused.tokens {
@@ -106,7 +119,8 @@ fn overflow(
         tracing::warn!(tokens = prompt.tokens, "the prompt is as long as the one that was refused");
     }
     let actions = if ran_tools { ACTIONS_TEXT } else { "" };
-    Ok(Recovered::GivenUp(RuntimeError::Overflow { text: format!("{OVERFLOW_TEXT}{actions}") }))
+    let error = RuntimeError::Overflow { text: format!("{OVERFLOW_TEXT}{actions}") };
+    Ok(Recovered::GivenUp { error, compacted, truncated })
 }
 
 fn timeout(
@@ -115,7 +129,7 @@ fn timeout(
     refused: &Prompt,
     error: &ModelError,
 ) -> Result<Recovered, RuntimeError> {
-    let given_up = || Ok(Recovered::GivenUp(RuntimeError::NotAnswered(error.clone())));
+    let given_up = || Ok(Recovered::given_up(RuntimeError::NotAnswered(error.clone())));
     if tried.timeouts >= TIMEOUT_ATTEMPTS {
         return given_up();
     }

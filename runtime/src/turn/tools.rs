@@ -4,7 +4,9 @@
 //! in the place of what the host lets a model do.
 
 use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::task::Poll;
 
 use context_engine_loader::EngineTool;
 use serde_json::{Map, Value, json};
@@ -58,6 +60,27 @@ impl ToolOutput {
     pub fn error(text: impl Into<String>) -> ToolOutput {
         ToolOutput { is_error: true, ..ToolOutput::text(text) }
     }
+}
+
+/// Runs a host's tool. A panic in it is an error for the model, like any other failure of a tool.
+pub(crate) async fn run(tool: &dyn Tool, call: ToolCall<'_>) -> ToolOutput {
+    let begun = catch_unwind(AssertUnwindSafe(|| tool.call(call)));
+    let output = match begun {
+        Ok(mut running) => {
+            std::future::poll_fn(move |context| {
+                match catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(context))) {
+                    Ok(poll) => poll.map(Ok),
+                    Err(panic) => Poll::Ready(Err(panic)),
+                }
+            })
+            .await
+        }
+        Err(panic) => Err(panic),
+    };
+    output.unwrap_or_else(|_| {
+        tracing::error!(tool = call.name, "the host's tool panicked");
+        ToolOutput::error(format!("{} failed: it panicked", call.name))
+    })
 }
 
 /// The tools of one turn.

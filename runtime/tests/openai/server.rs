@@ -164,8 +164,16 @@ fn serve(stream: TcpStream, state: &State, tell: &Sender<()>) -> io::Result<()> 
             let mut answers = lock(&state.answers);
             if answers.len() > 1 { answers.pop_front() } else { answers.front().cloned() }.unwrap_or_default()
         };
-        for part in &answer.parts {
+        for (at, part) in answer.parts.iter().enumerate() {
             match part {
+                // Said, so that a client does not send its next request into a connection that is just being closed.
+                Part::Bytes(bytes) if at == 0 && !answer.keep => match bytes.iter().position(|byte| *byte == b'\n') {
+                    Some(line) if bytes.starts_with(b"HTTP/1.1 ") => {
+                        let closes: &[u8] = b"Connection: close\r\n";
+                        stream.write_all(&[&bytes[..=line], closes, &bytes[line + 1..]].concat())?;
+                    }
+                    _ => stream.write_all(bytes)?,
+                },
                 Part::Bytes(bytes) => stream.write_all(bytes)?,
                 Part::Pause(time) => thread::sleep(*time),
                 Part::UntilClosed => {

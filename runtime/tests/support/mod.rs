@@ -28,6 +28,7 @@ type Answer<P, R> = Box<dyn for<'a> Fn(&CallContext<'a>, P) -> Result<R, EngineE
 pub struct Script {
     pub owns_compaction: bool,
     pub background: bool,
+    pub accepted: Option<Vec<String>>,
     pub bootstrap: Option<Answer<(), BootstrapResult>>,
     pub maintain: Option<Answer<(), MaintainResult>>,
     pub ingest: Option<Answer<String, IngestResult>>,
@@ -260,7 +261,7 @@ impl Host {
         let info = EngineInfo {
             id: "probe".into(),
             name: "Probe".into(),
-            accepted_host_params: None,
+            accepted_host_params: script.accepted.clone(),
             owns_compaction: script.owns_compaction,
             turn_maintenance_mode: script.background.then(|| "background".to_owned()),
             ..context_engine_legacy::LegacyEngine::info()
@@ -272,14 +273,29 @@ impl Host {
 
     /// Runs a turn.
     pub fn ask(&mut self, request: impl Into<Ask>) -> TurnReport {
+        self.ask_and(request, |_| ())
+    }
+
+    /// Runs a turn, and does something at each of its events.
+    pub fn ask_and(&mut self, request: impl Into<Ask>, mut at: impl FnMut(&TurnEvent) + Send) -> TurnReport {
         let Ask(request) = request.into();
         let events = &mut self.events;
-        let mut note = |event| events.push(event);
+        let mut note = |event| {
+            at(&event);
+            events.push(event);
+        };
         self.tokio.block_on(async {
             let report = self.runtime.run_turn(&self.session, request, &mut note).await.expect("the turn begins");
             self.session.settled().await;
             report
         })
+    }
+
+    /// Runs a turn, and leaves the maintenance behind it to itself.
+    pub fn ask_without_settling(&mut self, text: &str) -> TurnReport {
+        let (runtime, session) = (self.runtime.clone(), self.session.clone());
+        let turn = async { runtime.run_turn(&session, TurnRequest::text(text), &mut |_| ()).await };
+        self.tokio.block_on(turn).expect("the turn begins")
     }
 
     pub fn block_on<T>(&self, work: impl Future<Output = T>) -> T {

@@ -7,7 +7,7 @@ use crate::config::{Compat, ConfiguredModel};
 use crate::{RuntimeError, Secret};
 
 /// Where a model is and how it is asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct OpenAiConfig {
     /// Who serves it: a name for people and transcripts.
     pub provider: String,
@@ -33,6 +33,23 @@ pub struct OpenAiConfig {
     pub headers: BTreeMap<String, Secret>,
     /// How the server differs from OpenAI's.
     pub compat: Compat,
+}
+
+impl std::fmt::Debug for OpenAiConfig {
+    /// Without what may be secret in the address: its account and its query.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let address = self.base_url.split('?').next().unwrap_or_default();
+        let address = match address.split_once("://") {
+            Some((scheme, rest)) => format!("{scheme}://{}", rest.rsplit_once('@').map_or(rest, |(_, host)| host)),
+            None => address.to_owned(),
+        };
+        f.debug_struct("OpenAiConfig")
+            .field("provider", &self.provider)
+            .field("base_url", &address)
+            .field("model", &self.model)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
 }
 
 impl OpenAiConfig {

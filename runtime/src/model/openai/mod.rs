@@ -191,10 +191,13 @@ impl OpenAiModel {
         reply.end()
     }
 
-    /// A provider may tell a wrong key back.
+    /// A provider may tell a wrong key back, wherever it was sent.
     fn without_key(&self, mut failure: Failure) -> Failure {
         let secrets = self.config.api_key.iter().chain(self.config.headers.values()).map(Secret::expose);
-        for secret in secrets.filter(|secret| secret.len() >= 8 && failure.text.contains(secret)).collect::<Vec<_>>() {
+        let in_query: Vec<String> = self.url.query_pairs().map(|(_, value)| value.into_owned()).collect();
+        let in_url = in_query.iter().map(String::as_str).chain(self.url.query()).chain(self.url.password());
+        let secrets: Vec<&str> = secrets.chain(in_url).collect();
+        for secret in secrets.into_iter().filter(|secret| secret.len() >= 8) {
             failure.text = failure.text.replace(secret, "***");
         }
         failure
