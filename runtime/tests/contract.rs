@@ -286,7 +286,7 @@ fn c47_a_compactor_that_fails_leaves_the_history_as_it_is() {
 #[test]
 fn what_was_streamed_before_an_abort_is_kept() {
     let slow = Step::text("one two three four").in_pieces(4, std::time::Duration::from_millis(40));
-    let mut host = Host::new(whole(), ScriptedModel::new([slow]));
+    let host = Host::new(whole(), ScriptedModel::new([slow]));
     let request = TurnRequest::text("hello");
     let cancel = request.cancel.clone();
     let mut pieces = 0;
