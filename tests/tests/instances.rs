@@ -31,7 +31,7 @@ fn calls(host: &TestHost, member: &str) -> usize {
 fn handles_on_the_same_engine_in_the_same_place_share_one_instance() {
     let host = TestHost::with(&["everything"]);
     let loader = host.loader();
-    let here = in_folders(Some("/agents/a"), Some("/work/a"));
+    let here = in_folders(Some("/agents/a"), Some("/srv/a"));
     let handles = [open(&loader, &here), open(&loader.clone(), &here), open(&loader, &here.clone())];
     assert_eq!((calls(&host, "create"), calls(&host, "assemble")), (1, 3));
     drop(handles);
@@ -41,13 +41,13 @@ fn handles_on_the_same_engine_in_the_same_place_share_one_instance() {
 fn another_place_configuration_or_way_to_count_is_another_instance() {
     let host = TestHost::with(&["everything"]);
     let loader = host.loader();
-    let here = in_folders(Some("/agents/a"), Some("/work/a"));
+    let here = in_folders(Some("/agents/a"), Some("/srv/a"));
     let handles: Vec<EngineHandle> = [
         here.clone(),
-        in_folders(Some("/agents/b"), Some("/work/a")),
-        in_folders(Some("/agents/a"), Some("/work/b")),
+        in_folders(Some("/agents/b"), Some("/srv/a")),
+        in_folders(Some("/agents/a"), Some("/srv/b")),
         in_folders(Some("/agents/a"), None),
-        in_folders(None, Some("/work/a")),
+        in_folders(None, Some("/srv/a")),
         Creation { config: Some(json!({ "keep": 3 })), ..here.clone() },
         Creation { counter: Some(TokenCounter::for_model(Some("gpt-4"))), ..here.clone() },
     ]

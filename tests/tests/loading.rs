@@ -340,9 +340,9 @@ fn what_an_engine_is_created_with_reaches_it() {
     loader.engine("everything", &creation).expect("a handle");
     let mut given = json!({ "config": { "keep": 3 }, "agentDir": "/agents/main", "workspaceDir": null, "tokens": 4 });
     assert_eq!(host.given("everything", "create"), given);
-    let creation = Creation { agent_dir: None, workspace_dir: Some("/work/größe 漢".into()), ..creation };
+    let creation = Creation { agent_dir: None, workspace_dir: Some("/srv/größe 漢".into()), ..creation };
     loader.engine("everything", &creation).expect("a handle");
-    (given["agentDir"], given["workspaceDir"]) = (Value::Null, "/work/größe 漢".into());
+    (given["agentDir"], given["workspaceDir"]) = (Value::Null, "/srv/größe 漢".into());
     assert_eq!(host.given("everything", "create"), given);
 }
 
