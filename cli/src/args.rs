@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use context_engine_runtime::TurnRange;
 
 use crate::compare::CompareArgs;
-use crate::plugins::args::{SelectArgs, SwitchArgs};
+use crate::plugins::args::{InstallArgs, SelectArgs, SwitchArgs, UninstallArgs};
 use crate::sessions::SessionsCommand;
 
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (engine schema 1)");
@@ -133,6 +133,10 @@ pub(crate) enum PluginsCommand {
     List(ListArgs),
     /// Read one library or plugin folder and say whether it would be used; runs nothing of it
     Inspect(InspectArgs),
+    /// Copy an engine into the plugins directory, or link a build of it
+    Install(InstallArgs),
+    /// Remove an engine and what the configuration says about it
+    Uninstall(UninstallArgs),
     /// Put an engine into the slot: the next session uses it
     Select(SelectArgs),
     /// Let an engine be used again that was switched off

@@ -35,6 +35,8 @@ pub(crate) enum CliError {
         "\"{id}\" was not selected: {reason}; --force selects it all the same, and legacy answers until it can serve"
     )]
     NotSelected { id: String, reason: String },
+    #[error("{} was not installed: {reason}", path.display())]
+    NotInstalled { path: PathBuf, reason: String },
     #[error("the built-in engine legacy {what}; `context-engine plugins list` shows the others")]
     BuiltIn { what: &'static str },
     #[error("nothing is known about \"{id}\"; {}", if known.is_empty() { "nothing is in quarantine".to_owned() } else { format!("in the quarantine and its history: {}", known.join(", ")) })]

@@ -1,5 +1,7 @@
 //! The command lines of what changes plugins. Doc comments here are what `--help` prints.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 const SELECT_HELP: &str = "\
@@ -39,6 +41,71 @@ Exit codes: 0 done; 1 done, and another key still keeps the engine from being us
 pub(crate) struct SwitchArgs {
     /// Id of the engine
     pub(crate) id: String,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const INSTALL_HELP: &str = "\
+Examples:
+  context-engine plugins install target/release/libtopic_memory.so
+  context-engine plugins install target/release/libtopic_memory.so --pin --select
+  context-engine plugins install ./topic-memory/ --json            # a folder with a plugin.json
+  context-engine plugins install -l target/release/libtopic_memory.so    # used in place: build again, and it is the new one
+
+It is inspected first, as by `plugins inspect`; nothing of it runs, and what is refused is not copied. The copy is
+complete before it gets its name, so a host that looks meanwhile sees the old build or the new one.
+
+Exit codes: 0 installed; 1 installed, and it would not be used as it is; 2 not installed.";
+
+#[derive(Debug, Args)]
+#[command(after_help = INSTALL_HELP)]
+pub(crate) struct InstallArgs {
+    /// The library, or the folder with its plugin.json
+    pub(crate) path: PathBuf,
+    /// Use it where it lies, and follow it when it is built again: it is named in plugins.load.paths
+    #[arg(short, long)]
+    pub(crate) link: bool,
+    /// Use no other build than this one: its digest is written to plugins.entries.<id>.pin
+    #[arg(long)]
+    pub(crate) pin: bool,
+    /// Put it into the slot as well
+    #[arg(long)]
+    pub(crate) select: bool,
+    /// Install it although another directory's plugin has its id, or something else has its name
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const UNINSTALL_HELP: &str = "\
+Examples:
+  context-engine plugins uninstall topic-memory --dry-run
+  context-engine plugins uninstall topic-memory
+  context-engine plugins uninstall topic-memory --purge    # and what the engine has stored
+
+Removed are: its file or folder in $CONTEXT_ENGINE_HOME/plugins, its own path in plugins.load.paths,
+plugins.entries.<id>, and its id in plugins.allow and plugins.deny. Slots that name it go back to their default. Comments
+stay. Files anywhere else are not touched.
+
+Exit codes: 0 done; 1 done, and another plugin with this id is still there; 2 not done.";
+
+#[derive(Debug, Args)]
+#[command(after_help = UNINSTALL_HELP)]
+pub(crate) struct UninstallArgs {
+    /// Id of the engine
+    pub(crate) id: String,
+    /// Remove it from the configuration only
+    #[arg(long)]
+    pub(crate) keep_files: bool,
+    /// Remove what the engine has stored, too
+    #[arg(long)]
+    pub(crate) purge: bool,
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

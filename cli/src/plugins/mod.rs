@@ -6,8 +6,11 @@
 pub(crate) mod args;
 mod enable;
 mod inspect;
+mod install;
 mod list;
+mod place;
 mod select;
+mod uninstall;
 
 use context_engine_loader::{LoaderError, Plugin, Problem, on_one_line};
 use context_engine_runtime::config::edit::{Edit, edit};
@@ -26,6 +29,8 @@ pub(crate) fn run(command: &PluginsCommand) -> Result<Outcome, CliError> {
     match command {
         PluginsCommand::List(args) => list::run(args),
         PluginsCommand::Inspect(args) => inspect::run(args),
+        PluginsCommand::Install(args) => install::run(args),
+        PluginsCommand::Uninstall(args) => uninstall::run(args),
         PluginsCommand::Enable(args) => enable::run(args, true),
         PluginsCommand::Disable(args) => enable::run(args, false),
         PluginsCommand::Select(args) => select::run(args),

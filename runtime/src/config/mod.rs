@@ -74,6 +74,8 @@ pub enum Policy {
 pub struct Slots {
     /// Id of the engine to use; `legacy` when absent.
     pub context_engine: Option<String>,
+    /// Another tool's. Kept to be able to put it back to its default when the plugin it names goes.
+    pub memory: Option<Value>,
 }
 
 /// `plugins.load`
