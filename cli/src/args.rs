@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use context_engine_runtime::TurnRange;
 
 use crate::compare::CompareArgs;
-use crate::plugins::args::{InstallArgs, SelectArgs, SwitchArgs, UninstallArgs};
+use crate::plugins::args::{InstallArgs, PackArgs, SelectArgs, SwitchArgs, UninstallArgs};
 use crate::sessions::SessionsCommand;
 
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (engine schema 1)");
@@ -135,6 +135,8 @@ pub(crate) enum PluginsCommand {
     Inspect(InspectArgs),
     /// Copy an engine into the plugins directory, or link a build of it
     Install(InstallArgs),
+    /// Make an archive of an engine for others to install
+    Pack(PackArgs),
     /// Remove an engine and what the configuration says about it
     Uninstall(UninstallArgs),
     /// Put an engine into the slot: the next session uses it

@@ -37,6 +37,8 @@ pub(crate) enum CliError {
     NotSelected { id: String, reason: String },
     #[error("{} was not installed: {reason}", path.display())]
     NotInstalled { path: PathBuf, reason: String },
+    #[error("{} was not packed: {reason}", path.display())]
+    NotPacked { path: PathBuf, reason: String },
     #[error("the built-in engine legacy {what}; `context-engine plugins list` shows the others")]
     BuiltIn { what: &'static str },
     #[error("nothing is known about \"{id}\"; {}", if known.is_empty() { "nothing is in quarantine".to_owned() } else { format!("in the quarantine and its history: {}", known.join(", ")) })]

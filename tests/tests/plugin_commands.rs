@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use context_engine_loader::platform::TARGET;
 use context_engine_tests::build::{library_name, plugin};
 use context_engine_tests::host::{Ran, TestHost};
 use serde_json::Value;
@@ -136,7 +137,7 @@ fn the_first_change_makes_the_configuration_with_its_explanations() {
     let text = config(&host);
     assert!(text.contains("contextEngine: \"alpha\",") && text.contains("// Plugin ids that never load."), "{text}");
     assert_eq!(doctor(&host), ("alpha".into(), String::new()));
-    for command in ["select", "enable", "disable", "install", "uninstall"] {
+    for command in ["select", "enable", "disable", "install", "uninstall", "pack"] {
         says(&plugins(&host, &format!("{command} --help")), 0, &["Examples:", "Exit codes:", "--json"]);
     }
 }
@@ -324,4 +325,66 @@ fn uninstalling_keeps_what_was_stored_and_what_is_elsewhere() {
     let json = plugins(&host, "uninstall b --json");
     assert_eq!((json.code, &json.json()["config"][0]), (0, &Value::from("plugins.entries.b is gone")));
     says(&plugins(&host, "uninstall ../../etc"), 2, &["no plugin has the id"]);
+}
+
+#[test]
+fn an_engine_is_packed_and_its_archive_installed() {
+    let host = TestHost::new();
+    let out = host.root().join("alpha.tar.gz");
+    let pack = format!("pack {} --out {}", library("alpha"), out.display());
+    says(&plugins(&host, &pack), 0, &["packed    alpha 0.1.0 for ", TARGET, "plugins install"]);
+    let first = fs::read(&out).expect("packed");
+    says(&plugins(&host, &pack), 2, &["the file exists", "--force"]);
+    says(&plugins(&host, &format!("{pack} --force")), 0, &["packed"]);
+    assert_eq!(fs::read(&out).expect("packed"), first, "the same bytes");
+    says(
+        &plugins(&host, &format!("install {} --select --pin", out.display())),
+        0,
+        &["installed alpha", "selected  alpha"],
+    );
+    assert_eq!(names(&host.plugins()), ["alpha"]);
+    assert_eq!(doctor(&host), ("alpha".into(), String::new()));
+    says(&plugins(&host, &format!("install -l {}", out.display())), 2, &["cannot be linked"]);
+    // The folder that was installed can be packed, too.
+    let again =
+        format!("pack {} --out {}", host.plugins().join("alpha").display(), host.root().join("b.tar.gz").display());
+    says(&plugins(&host, &again), 0, &["packed    alpha"]);
+}
+
+#[test]
+fn archives_that_are_broken_or_for_others_are_refused_and_leave_nothing() {
+    let host = TestHost::new();
+    let out = host.root().join("a.tar.gz");
+    says(&plugins(&host, &format!("pack {} --out {}", library("alpha"), out.display())), 0, &["packed"]);
+    let whole = fs::read(&out).expect("packed");
+    fs::write(&out, &whole[..whole.len() / 2]).expect("cut");
+    // What is packed must be one engine, whole, and what its folder says.
+    let (alpha, beta) = (library("alpha"), library("beta"));
+    let folder = TestHost::new();
+    folder.drop_in_folder_with("alpha", "f", serde_json::json!({ "version": "9.0.0" }));
+    let elsewhere = host.root().join("elsewhere");
+    fs::create_dir(&elsewhere).expect("a folder");
+    fs::write(
+        elsewhere.join("plugin.json"),
+        r#"{"id": "alpha", "version": "0.1.0", "libraries": {"riscv64gc-unknown-none": "x.so"}}"#,
+    )
+    .expect("written");
+    let before = files(host.root());
+    let to = host.root().join("new.tar.gz").display().to_string();
+    for (args, words) in [
+        (format!("install {}", out.display()), "cannot be read"),
+        (format!("install {}", elsewhere.display()), "it has riscv64gc-unknown-none"),
+        (format!("pack {alpha} {beta} --out {to}"), "pack one version of one engine"),
+        (format!("pack {alpha} {alpha} --out {to}"), "one library per platform"),
+        (
+            format!("pack {} --out {to}", folder.plugins().join("f").display()),
+            "the version \"9.0.0\", the library \"0.1.0\"",
+        ),
+        (format!("pack {} --out {to}", host.root().display()), "has no plugin.json"),
+        (format!("pack {} --out {to}", out.display()), "expected"),
+        (format!("pack {alpha} --out {}/no/folder.tar.gz", host.root().display()), "writing the archive"),
+    ] {
+        says(&plugins(&host, &args), 2, &[words]);
+    }
+    assert_eq!(files(host.root()), before, "nothing is left");
 }

@@ -49,7 +49,7 @@ pub(crate) struct SwitchArgs {
 const INSTALL_HELP: &str = "\
 Examples:
   context-engine plugins install target/release/libtopic_memory.so
-  context-engine plugins install target/release/libtopic_memory.so --pin --select
+  context-engine plugins install topic-memory-1.2.0.tar.gz --pin --select
   context-engine plugins install ./topic-memory/ --json            # a folder with a plugin.json
   context-engine plugins install -l target/release/libtopic_memory.so    # used in place: build again, and it is the new one
 
@@ -61,7 +61,7 @@ Exit codes: 0 installed; 1 installed, and it would not be used as it is; 2 not i
 #[derive(Debug, Args)]
 #[command(after_help = INSTALL_HELP)]
 pub(crate) struct InstallArgs {
-    /// The library, or the folder with its plugin.json
+    /// The library, the folder with its plugin.json, or the archive made by `plugins pack`
     pub(crate) path: PathBuf,
     /// Use it where it lies, and follow it when it is built again: it is named in plugins.load.paths
     #[arg(short, long)]
@@ -106,6 +106,33 @@ pub(crate) struct UninstallArgs {
     /// Say what would be done, and do nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const PACK_HELP: &str = "\
+Examples:
+  context-engine plugins pack target/release/libtopic_memory.so --out topic-memory-1.2.0.tar.gz
+  context-engine plugins pack linux/libtopic_memory.so mac/libtopic_memory.dylib --out topic-memory-1.2.0.tar.gz
+  context-engine plugins pack ./topic-memory/ --out topic-memory-1.2.0.tar.gz     # a folder with a plugin.json
+
+The archive has plugin.json at its top and one library per platform. The same files give the same bytes.
+
+Exit codes: 0 packed; 2 not packed.";
+
+#[derive(Debug, Args)]
+#[command(after_help = PACK_HELP)]
+pub(crate) struct PackArgs {
+    /// A folder with a plugin.json, or the libraries of one engine, one per platform
+    #[arg(required = true, value_name = "DIR|LIBRARY")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// The archive to write
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    /// Replace the archive if it exists
+    #[arg(long)]
+    pub(crate) force: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

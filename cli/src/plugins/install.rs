@@ -1,4 +1,4 @@
-//! `context-engine plugins install`: a library or a folder becomes a plugin of the home folder.
+//! `context-engine plugins install`: a library, a folder or an archive becomes a plugin of the home folder.
 //!
 //! Decision: everything that could speak against it is asked before anything is written; what is copied is what was
 //! inspected, from the loader's private copy, and not what lies in its place a moment later. `--link` names the build's own
@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use context_engine_loader::{LoaderError, Origin, Plugin};
 use context_engine_runtime::config::edit::Edit;
 use serde_json::json;
+use tempfile::TempDir;
 
 use super::args::InstallArgs;
-use super::{Told, configure, place, select};
+use super::{Told, archive, configure, place, select};
 use crate::Outcome;
 use crate::args::Directories;
 use crate::error::CliError;
@@ -21,8 +22,8 @@ use crate::setup::Host;
 
 pub(super) fn run(args: &InstallArgs) -> Result<Outcome, CliError> {
     let host = Host::new(&Directories { plugins: vec![] })?;
-    let path = args.path.clone();
-    let plugin = inspect(&host, &path)?;
+    let (path, _work) = source(&host, args)?;
+    let plugin = inspect(&host, &path).map_err(|error| shown(error, &path, args))?;
     let found = host.loader.scan();
     may_be(&host, &plugin, &found, args)?;
     let mut told = match args.link {
@@ -31,6 +32,32 @@ pub(super) fn run(args: &InstallArgs) -> Result<Outcome, CliError> {
     };
     follow_up(&plugin, &found, args, &mut told)?;
     told.print(args.json)
+}
+
+/// What is inspected: the path itself, or what an archive holds, in a folder that lives as long as it is needed.
+fn source(host: &Host, args: &InstallArgs) -> Result<(PathBuf, Option<TempDir>), CliError> {
+    let path = args.path.clone();
+    if !archive::is_one(&path) {
+        return Ok((path, None));
+    }
+    if args.link {
+        return Err(refusal(&path, "an archive cannot be linked; install it without --link".to_owned()));
+    }
+    let failed = |source| CliError::File { path: host.home.plugins(), doing: "unpacking the archive", source };
+    let work = place::workplace(&host.home.plugins()).map_err(failed)?;
+    let unpacked = work.path().join("unpacked");
+    archive::unpack(&path, &unpacked).map_err(|reason| refusal(&path, reason))?;
+    Ok((unpacked, Some(work)))
+}
+
+/// An error about what was unpacked, said of the archive: the other is gone when the person looks.
+fn shown(error: CliError, path: &Path, args: &InstallArgs) -> CliError {
+    match error {
+        CliError::Loader(error) if error.path.starts_with(path) => {
+            CliError::Loader(LoaderError { path: args.path.clone(), ..error })
+        }
+        error => error,
+    }
 }
 
 fn inspect(host: &Host, path: &Path) -> Result<Plugin, CliError> {

@@ -3,11 +3,13 @@
 //! Decision: a command that changes something reads first, says what it will not do before it touches anything, and ends
 //! with what happened and what to do next.
 
+mod archive;
 pub(crate) mod args;
 mod enable;
 mod inspect;
 mod install;
 mod list;
+mod pack;
 mod place;
 mod select;
 mod uninstall;
@@ -30,6 +32,7 @@ pub(crate) fn run(command: &PluginsCommand) -> Result<Outcome, CliError> {
         PluginsCommand::List(args) => list::run(args),
         PluginsCommand::Inspect(args) => inspect::run(args),
         PluginsCommand::Install(args) => install::run(args),
+        PluginsCommand::Pack(args) => pack::run(args),
         PluginsCommand::Uninstall(args) => uninstall::run(args),
         PluginsCommand::Enable(args) => enable::run(args, true),
         PluginsCommand::Disable(args) => enable::run(args, false),

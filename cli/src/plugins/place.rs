@@ -80,7 +80,7 @@ pub(super) fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
 pub(super) fn rename(made: &Path, target: &Path) -> io::Result<()> {
     let plugins = target.parent().unwrap_or(Path::new("."));
     let plain = |path: &Path| fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file());
-    if !target.symlink_metadata().is_ok() || (plain(made) && plain(target)) {
+    if target.symlink_metadata().is_err() || (plain(made) && plain(target)) {
         fs::rename(made, target)?;
     } else {
         let aside = tempfile::Builder::new().prefix(".removed-").tempdir_in(plugins)?;
