@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use context_engine_runtime::TurnRange;
 
 use crate::compare::CompareArgs;
-use crate::plugins::args::{InstallArgs, PackArgs, SelectArgs, SwitchArgs, UninstallArgs};
+use crate::plugins::args::{InstallArgs, PackArgs, SelectArgs, SwitchArgs, TrustArgs, UninstallArgs};
 use crate::sessions::SessionsCommand;
 
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (engine schema 1)");
@@ -145,6 +145,8 @@ pub(crate) enum PluginsCommand {
     Enable(SwitchArgs),
     /// Switch an engine off: its file and its settings stay
     Disable(SwitchArgs),
+    /// Let plugins of a workspace be used, by path and digest
+    Trust(TrustArgs),
 }
 
 #[derive(Debug, Args)]

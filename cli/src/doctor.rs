@@ -63,7 +63,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
             let remark = match directory.origin {
                 _ if !directory.path.exists() => "  (does not exist: holds no plugins)",
                 Origin::Configured => "",
-                Origin::Workspace => "  (of the workspace: used only when plugins.allow names them)",
+                Origin::Workspace => "  (of the workspace: used only when plugins.allow or plugins.trusted names them)",
             };
             line(format_args!("plugins   {}{remark}", directory.path.display()))?;
         }

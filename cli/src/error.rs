@@ -39,6 +39,12 @@ pub(crate) enum CliError {
     NotInstalled { path: PathBuf, reason: String },
     #[error("{} was not packed: {reason}", path.display())]
     NotPacked { path: PathBuf, reason: String },
+    #[error("{}: no plugin was found there; name a workspace with a .context-engine/plugins folder", path.display())]
+    NothingToTrust { path: PathBuf },
+    #[error("{what}: nothing there is trusted; `context-engine plugins trust --list` shows what is")]
+    NotTrusted { what: String },
+    #[error("{}: the path is no UTF-8 and cannot stand in config.json5; move it", path.display())]
+    NotUtf8 { path: PathBuf },
     #[error("the built-in engine legacy {what}; `context-engine plugins list` shows the others")]
     BuiltIn { what: &'static str },
     #[error("nothing is known about \"{id}\"; {}", if known.is_empty() { "nothing is in quarantine".to_owned() } else { format!("in the quarantine and its history: {}", known.join(", ")) })]

@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use context_engine_loader::platform::TARGET;
-use context_engine_tests::build::{library_name, plugin};
+use context_engine_tests::build::{command, library_name, plugin};
 use context_engine_tests::host::{Ran, TestHost};
 use serde_json::Value;
 
@@ -137,7 +138,7 @@ fn the_first_change_makes_the_configuration_with_its_explanations() {
     let text = config(&host);
     assert!(text.contains("contextEngine: \"alpha\",") && text.contains("// Plugin ids that never load."), "{text}");
     assert_eq!(doctor(&host), ("alpha".into(), String::new()));
-    for command in ["select", "enable", "disable", "install", "uninstall", "pack"] {
+    for command in ["select", "enable", "disable", "install", "uninstall", "pack", "trust"] {
         says(&plugins(&host, &format!("{command} --help")), 0, &["Examples:", "Exit codes:", "--json"]);
     }
 }
@@ -387,4 +388,53 @@ fn archives_that_are_broken_or_for_others_are_refused_and_leave_nothing() {
         says(&plugins(&host, &args), 2, &[words]);
     }
     assert_eq!(files(host.root()), before, "nothing is left");
+}
+
+/// Runs the command in this home from within `folder`.
+fn within(host: &TestHost, folder: &Path, args: &str) -> Ran {
+    let mut command = Command::new(command());
+    let output = command.args(args.split(' ')).env("CONTEXT_ENGINE_HOME", host.root()).current_dir(folder).output();
+    let output = output.expect("the command can be run");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    Ran { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
+}
+
+#[test]
+fn a_workspaces_plugin_is_trusted_by_path_and_digest_until_it_changes() {
+    let (host, workspace) = (TestHost::new(), TestHost::new());
+    let folder = workspace.root().join(".context-engine/plugins");
+    fs::create_dir_all(&folder).expect("folders");
+    let file = folder.join(library_name("alpha"));
+    fs::copy(plugin("alpha"), &file).expect("copied");
+    let run = |args: &str| within(&host, workspace.root(), args);
+    says(&run("plugins list"), 1, &["blocked", "not used unasked", "context-engine plugins trust alpha"]);
+    says(&run("plugins select alpha"), 2, &["was not selected", "not used unasked"]);
+    says(&run("plugins trust alpha"), 0, &["trusted   alpha 0.1.0", "sha256:", "plugins select alpha"]);
+    says(&run("plugins trust ."), 0, &["trusted already"]);
+    says(&run("plugins trust --list"), 0, &["trusted   ", "alpha"]);
+    says(&run("plugins select alpha"), 0, &["selected  alpha"]);
+    assert_eq!(run("doctor --json").json()["serves"], "alpha");
+    // The same file in another workspace is another question.
+    let other = TestHost::new();
+    fs::create_dir_all(other.root().join(".context-engine/plugins")).expect("folders");
+    fs::copy(&file, other.root().join(".context-engine/plugins/alpha.so")).expect("copied");
+    says(&within(&host, other.root(), "plugins list"), 1, &["not used unasked"]);
+    // A pull brings another build.
+    fs::copy(other_build(&host, "alpha"), &file).expect("changed");
+    says(&run("plugins list"), 1, &["blocked", "changed since it was trusted", "plugins trust /"]);
+    says(&run("doctor"), 1, &["serves    legacy, because", "changed since it was trusted"]);
+    says(&run("plugins trust --list"), 1, &["changed   "]);
+    says(&run(&format!("plugins trust {}", workspace.root().display())), 0, &["trusted   alpha"]);
+    assert_eq!(run("plugins list").code, 0);
+    assert_eq!(
+        run("plugins trust --list --json").json()["trusted"].as_array().map(Vec::len),
+        Some(1),
+        "the old digest is gone"
+    );
+    says(&run("plugins trust --remove ."), 0, &["forgotten", "not used any more"]);
+    says(&run("plugins list"), 1, &["not used unasked"]);
+    says(&run("plugins trust --remove ."), 2, &["nothing there is trusted"]);
+    says(&run("plugins trust nobody"), 2, &["no plugin has the id \"nobody\""]);
+    fs::write(&file, b"cut").expect("written");
+    says(&run("plugins trust ."), 2, &["inspect"]);
 }

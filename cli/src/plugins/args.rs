@@ -137,3 +137,32 @@ pub(crate) struct PackArgs {
     #[arg(long)]
     pub(crate) json: bool,
 }
+
+const TRUST_HELP: &str = "\
+Examples:
+  context-engine plugins trust .                       # what .context-engine/plugins here holds
+  context-engine plugins trust topic-memory            # one of them, by id
+  context-engine plugins trust --list
+  context-engine plugins trust --remove .
+
+A plugin that came with a workspace is not used unasked: it would run with your rights. What is written to
+plugins.trusted is its path and digest, so a file that changes has to be trusted again.
+
+Exit codes: 0 done; 1 done, and something is not trusted or not used; 2 not done.";
+
+#[derive(Debug, Args)]
+#[command(after_help = TRUST_HELP)]
+pub(crate) struct TrustArgs {
+    /// A workspace, its plugins folder, a plugin in it, or the id of one of the current workspace
+    #[arg(value_name = "DIR|ID", required_unless_present = "list", conflicts_with = "list")]
+    pub(crate) what: Option<String>,
+    /// List what is trusted, and whether it still is that file
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Do not trust it any more
+    #[arg(long, conflicts_with = "list")]
+    pub(crate) remove: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}

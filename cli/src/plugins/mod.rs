@@ -12,6 +12,7 @@ mod list;
 mod pack;
 mod place;
 mod select;
+mod trust;
 mod uninstall;
 
 use context_engine_loader::{LoaderError, Plugin, Problem, on_one_line};
@@ -34,6 +35,7 @@ pub(crate) fn run(command: &PluginsCommand) -> Result<Outcome, CliError> {
         PluginsCommand::Install(args) => install::run(args),
         PluginsCommand::Pack(args) => pack::run(args),
         PluginsCommand::Uninstall(args) => uninstall::run(args),
+        PluginsCommand::Trust(args) => trust::run(args),
         PluginsCommand::Enable(args) => enable::run(args, true),
         PluginsCommand::Disable(args) => enable::run(args, false),
         PluginsCommand::Select(args) => select::run(args),
@@ -111,9 +113,11 @@ pub(crate) fn is_finding(found: &Result<Plugin, LoaderError>) -> bool {
 /// What happened to a plugin that is not used.
 pub(crate) fn verdict(error: &LoaderError) -> &'static str {
     match error.problem {
-        Problem::Forbidden { .. } | Problem::Workspace { .. } | Problem::Permissions { .. } | Problem::Pin { .. } => {
-            "blocked"
-        }
+        Problem::Forbidden { .. }
+        | Problem::Workspace { .. }
+        | Problem::Untrusted { .. }
+        | Problem::Permissions { .. }
+        | Problem::Pin { .. } => "blocked",
         _ => "refused",
     }
 }

@@ -55,6 +55,17 @@ pub struct Plugins {
     pub load: Load,
     /// Per engine id.
     pub entries: BTreeMap<String, PluginEntry>,
+    /// Plugins of workspaces that are used, written by `plugins trust`.
+    pub trusted: Vec<Trusted>,
+}
+
+/// An item of `plugins.trusted`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Trusted {
+    /// The library or plugin folder, links resolved.
+    pub path: PathBuf,
+    /// SHA-256 of its library: 64 hex digits, with or without `sha256:` before them.
+    pub sha256: String,
 }
 
 /// `plugins.contextEnginePolicy`
@@ -198,6 +209,7 @@ impl Config {
             deny: plugins.deny.clone(),
             disabled: off.map(|(id, _)| id.clone()).collect(),
             pins: pinned.collect(),
+            trusted: plugins.trusted.iter().map(|it| (it.path.clone(), it.sha256.clone())).collect(),
         }
     }
 }
