@@ -438,3 +438,37 @@ fn a_workspaces_plugin_is_trusted_by_path_and_digest_until_it_changes() {
     fs::write(&file, b"cut").expect("written");
     says(&run("plugins trust ."), 2, &["inspect"]);
 }
+
+/// Without an engine in it: what cargo does with an engine is the same, and takes half a minute.
+#[test]
+fn a_crate_is_built_and_what_it_builds_is_inspected() {
+    let host = TestHost::new();
+    let package = |name: &str, lib: &str, code: &str| {
+        let folder = host.root().join("crates").join(name);
+        fs::create_dir_all(folder.join("src")).expect("folders");
+        let manifest = format!(
+            "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[lib]\n{lib}\n[workspace]\n"
+        );
+        fs::write(folder.join("Cargo.toml"), manifest).expect("written");
+        fs::write(folder.join("src/lib.rs"), code).expect("written");
+        folder.display().to_string()
+    };
+    let cdylib = "crate-type = [\"cdylib\"]";
+    let no_engine = package("no-engine", cdylib, "pub fn nothing() {}");
+    let install = |what: &str| {
+        let target = host.root().join("target");
+        host.run_with(["plugins", "install", "--crate", what, "--json"], &[("CARGO_TARGET_DIR", &target)])
+    };
+    let ran = install(&no_engine);
+    says(&ran, 2, &["cargo build", "no_engine", "has no context-engine record"]);
+    assert_eq!(ran.out, "", "cargo's messages are not results");
+    says(&install(&package("no-library", "", "")), 2, &["crate-type = [\"cdylib\"]"]);
+    says(&install(&package("broken", cdylib, "fn")), 2, &["was not installed", "`cargo build` failed"]);
+    says(&install("./nowhere"), 2, &["has no Cargo.toml"]);
+    says(&install("a b"), 2, &["NAME@VERSION"]);
+    let missing =
+        host.run_with(["plugins", "install", "--crate", &no_engine], &[("CARGO", Path::new("/nowhere/cargo"))]);
+    says(&missing, 2, &["cargo cannot be run", "install Rust"]);
+    says(&plugins(&host, &format!("install --crate {no_engine} x.so")), 2, &["cannot be used with"]);
+    assert_eq!(names(&host.plugins()), Vec::<String>::new());
+}

@@ -52,8 +52,11 @@ Examples:
   context-engine plugins install topic-memory-1.2.0.tar.gz --pin --select
   context-engine plugins install ./topic-memory/ --json            # a folder with a plugin.json
   context-engine plugins install -l target/release/libtopic_memory.so    # used in place: build again, and it is the new one
+  context-engine plugins install --crate ../topic-memory           # built with cargo, then copied
+  context-engine plugins install --crate topic-memory@1.2.0
 
-It is inspected first, as by `plugins inspect`; nothing of it runs, and what is refused is not copied. The copy is
+It is inspected first, as by `plugins inspect`; nothing of it runs, and what is refused is not copied
+(building a crate runs its build script). The copy is
 complete before it gets its name, so a host that looks meanwhile sees the old build or the new one.
 
 Exit codes: 0 installed; 1 installed, and it would not be used as it is; 2 not installed.";
@@ -62,7 +65,11 @@ Exit codes: 0 installed; 1 installed, and it would not be used as it is; 2 not i
 #[command(after_help = INSTALL_HELP)]
 pub(crate) struct InstallArgs {
     /// The library, the folder with its plugin.json, or the archive made by `plugins pack`
-    pub(crate) path: PathBuf,
+    #[arg(required_unless_present = "package", conflicts_with = "package")]
+    pub(crate) path: Option<PathBuf>,
+    /// Build a crate with cargo and install that: its folder, or NAME or NAME@VERSION of the registry
+    #[arg(long = "crate", value_name = "CRATE")]
+    pub(crate) package: Option<String>,
     /// Use it where it lies, and follow it when it is built again: it is named in plugins.load.paths
     #[arg(short, long)]
     pub(crate) link: bool,

@@ -1,4 +1,4 @@
-//! `context-engine plugins install`: a library, a folder or an archive becomes a plugin of the home folder.
+//! `context-engine plugins install`: a library, a folder, an archive or a crate becomes a plugin of the home folder.
 //!
 //! Decision: everything that could speak against it is asked before anything is written; what is copied is what was
 //! inspected, from the loader's private copy, and not what lies in its place a moment later. `--link` names the build's own
@@ -13,7 +13,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::args::InstallArgs;
-use super::{Told, archive, configure, place, select};
+use super::{Told, archive, configure, crates, place, select};
 use crate::Outcome;
 use crate::args::Directories;
 use crate::error::CliError;
@@ -36,7 +36,15 @@ pub(super) fn run(args: &InstallArgs) -> Result<Outcome, CliError> {
 
 /// What is inspected: the path itself, or what an archive holds, in a folder that lives as long as it is needed.
 fn source(host: &Host, args: &InstallArgs) -> Result<(PathBuf, Option<TempDir>), CliError> {
-    let path = args.path.clone();
+    if let Some(package) = &args.package {
+        let built = crates::build(package).map_err(|reason| refusal(Path::new(package), reason))?;
+        if args.link && built.scratch.is_some() {
+            let reason = "a crate of the registry cannot be linked; install it without --link".to_owned();
+            return Err(refusal(Path::new(package), reason));
+        }
+        return Ok((built.library, built.scratch));
+    }
+    let path = args.path.clone().unwrap_or_default();
     if !archive::is_one(&path) {
         return Ok((path, None));
     }
@@ -54,7 +62,7 @@ fn source(host: &Host, args: &InstallArgs) -> Result<(PathBuf, Option<TempDir>),
 fn shown(error: CliError, path: &Path, args: &InstallArgs) -> CliError {
     match error {
         CliError::Loader(error) if error.path.starts_with(path) => {
-            CliError::Loader(LoaderError { path: args.path.clone(), ..error })
+            CliError::Loader(LoaderError { path: args.path.clone().unwrap_or(error.path), ..error })
         }
         error => error,
     }
@@ -62,7 +70,7 @@ fn shown(error: CliError, path: &Path, args: &InstallArgs) -> CliError {
 
 fn inspect(host: &Host, path: &Path) -> Result<Plugin, CliError> {
     if path.is_dir() && !path.join("plugin.json").exists() && path.join("Cargo.toml").exists() {
-        let reason = "it is a crate; build it with `cargo build --release` and install the library".to_owned();
+        let reason = "it is a crate; `context-engine plugins install --crate PATH` builds it".to_owned();
         return Err(refusal(path, reason));
     }
     Ok(host.loader.inspect(path)?)

@@ -5,6 +5,7 @@
 
 mod archive;
 pub(crate) mod args;
+mod crates;
 mod enable;
 mod inspect;
 mod install;
