@@ -1,7 +1,7 @@
 //! Changes of `config.json5` by a command, which keep what a person wrote into it.
 //!
 //! Decision: a change is a list of small edits, each of which says what shall be, so that doing it twice does nothing twice
-//! and a change made meanwhile by somebody else is not undone. The text is changed in place ([`splice`]); then it
+//! and a change made meanwhile by somebody else is not undone. The text is changed in place (`splice`); then it
 //! is read as any host reads it, and written only when it says what was meant and nothing else has changed. Written beside
 //! the file and renamed: nobody ever reads half of it. Commands wait for each other by a lock on a file beside it.
 //!
