@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use context_engine_runtime::TurnRange;
 
 use crate::compare::CompareArgs;
+use crate::plugins::args::{InstallArgs, PackArgs, SelectArgs, SwitchArgs, TrustArgs, UninstallArgs};
 use crate::sessions::SessionsCommand;
 
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (engine schema 1)");
@@ -45,7 +46,7 @@ pub(crate) enum Command {
     /// See what sessions there are and what is in them; import, export and repair them
     #[command(subcommand)]
     Sessions(SessionsCommand),
-    /// See which engines there are
+    /// See which engines there are; install, select, switch off and remove them
     #[command(subcommand)]
     Plugins(PluginsCommand),
     /// See which engines are set aside after a failure, why, and let them serve again
@@ -132,6 +133,20 @@ pub(crate) enum PluginsCommand {
     List(ListArgs),
     /// Read one library or plugin folder and say whether it would be used; runs nothing of it
     Inspect(InspectArgs),
+    /// Copy an engine into the plugins directory, or link a build of it
+    Install(InstallArgs),
+    /// Make an archive of an engine for others to install
+    Pack(PackArgs),
+    /// Remove an engine and what the configuration says about it
+    Uninstall(UninstallArgs),
+    /// Put an engine into the slot: the next session uses it
+    Select(SelectArgs),
+    /// Let an engine be used again that was switched off
+    Enable(SwitchArgs),
+    /// Switch an engine off: its file and its settings stay
+    Disable(SwitchArgs),
+    /// Let plugins of a workspace be used, by path and digest
+    Trust(TrustArgs),
 }
 
 #[derive(Debug, Args)]

@@ -26,7 +26,8 @@ const READING: [Step; 4] = [Step::Find, Step::Stage, Step::Inspect, Step::Trust]
 pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
     let host = Host::new(&args.directories)?;
     let crashes = host.loader.settle_crash_marks();
-    let checked: Vec<Checked> = host.loader.scan().into_iter().map(|found| check(&host, found, args)).collect();
+    let checked: Vec<Checked> =
+        host.loader.scan().into_iter().map(|found| check(&host, found, args.no_probe)).collect();
     let slot = host.config.plugins.slots.context_engine.as_deref();
     let asked = args.engine.as_deref().or(slot).map_or("", str::trim);
     let strict = host.config.on_failure() == OnFailure::Stop;
@@ -62,7 +63,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
             let remark = match directory.origin {
                 _ if !directory.path.exists() => "  (does not exist: holds no plugins)",
                 Origin::Configured => "",
-                Origin::Workspace => "  (of the workspace: used only when plugins.allow names them)",
+                Origin::Workspace => "  (of the workspace: used only when plugins.allow or plugins.trusted names them)",
             };
             line(format_args!("plugins   {}{remark}", directory.path.display()))?;
         }
@@ -119,7 +120,7 @@ enum Probed {
     Failed(String),
 }
 
-fn check(host: &Host, found: Result<Plugin, LoaderError>, args: &DoctorArgs) -> Checked {
+fn check(host: &Host, found: Result<Plugin, LoaderError>, no_probe: bool) -> Checked {
     let plugin = match found {
         Ok(plugin) => plugin,
         Err(error) => return Checked::Refused(error),
@@ -127,7 +128,7 @@ fn check(host: &Host, found: Result<Plugin, LoaderError>, args: &DoctorArgs) -> 
     let creation = host.creation(&plugin.info().id, None);
     let misfit = plugin.check_config(creation.config.as_ref()).err().map(|error| error.problem.to_string());
     // It would not be created with it.
-    let probe = match args.no_probe || misfit.is_some() {
+    let probe = match no_probe || misfit.is_some() {
         true => Probed::NotAsked,
         false => match host.loader.probe(&plugin, &creation) {
             Ok(report) => Probed::Passed(report.map(|report| report.took)),
@@ -253,6 +254,15 @@ impl Checked {
         json["calledWithout"] = json!(read.refused_params);
         json
     }
+}
+
+/// Why the engine `id` would not serve now, if it would not. Tries it out in a child process.
+pub(crate) fn obstacle(host: &Host, id: &str) -> Option<String> {
+    let checked: Vec<Checked> = match host.loader.find(id) {
+        Ok(plugin) => vec![check(host, Ok(plugin), false)],
+        Err(_) => vec![],
+    };
+    serving(host, id, &checked).1
 }
 
 /// The engine that would serve, and why it is not the one in the slot.

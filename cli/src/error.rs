@@ -29,6 +29,24 @@ pub(crate) enum CliError {
     AllBranches { format: &'static str },
     #[error("the engine \"{id}\" may not be used: {reason}; change that, or use another engine")]
     Forbidden { id: String, reason: String },
+    #[error("no plugin has the id \"{id}\"; {}", match closest { Some(closest) => format!("did you mean \"{closest}\"? Known: {}", known.join(", ")), None if known.is_empty() => "there are none; `context-engine plugins install PATH` installs one".to_owned(), None => format!("known: {}", known.join(", ")) })]
+    UnknownPlugin { id: String, closest: Option<String>, known: Vec<String> },
+    #[error(
+        "\"{id}\" was not selected: {reason}; --force selects it all the same, and legacy answers until it can serve"
+    )]
+    NotSelected { id: String, reason: String },
+    #[error("{} was not installed: {reason}", path.display())]
+    NotInstalled { path: PathBuf, reason: String },
+    #[error("{} was not packed: {reason}", path.display())]
+    NotPacked { path: PathBuf, reason: String },
+    #[error("{}: no plugin was found there; name a workspace with a .context-engine/plugins folder", path.display())]
+    NothingToTrust { path: PathBuf },
+    #[error("{what}: nothing there is trusted; `context-engine plugins trust --list` shows what is")]
+    NotTrusted { what: String },
+    #[error("{}: the path is no UTF-8 and cannot stand in config.json5; move it", path.display())]
+    NotUtf8 { path: PathBuf },
+    #[error("the built-in engine legacy {what}; `context-engine plugins list` shows the others")]
+    BuiltIn { what: &'static str },
     #[error("nothing is known about \"{id}\"; {}", if known.is_empty() { "nothing is in quarantine".to_owned() } else { format!("in the quarantine and its history: {}", known.join(", ")) })]
     NotInQuarantine { id: String, known: Vec<String> },
     #[error("{}: {doing}: {source}", path.display())]

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use context_engine_loader::probe;
 
-use crate::args::{Cli, Command, PluginsCommand, QuarantineCommand};
+use crate::args::{Cli, Command, QuarantineCommand};
 use crate::error::CliError;
 
 /// How a command ended that ran to its end.
@@ -49,8 +49,7 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
         Command::Replay(args) => replay::run(args),
         Command::Compare(args) => compare::run(args),
         Command::Sessions(command) => sessions::run(command),
-        Command::Plugins(PluginsCommand::List(args)) => plugins::list(args),
-        Command::Plugins(PluginsCommand::Inspect(args)) => plugins::inspect(args),
+        Command::Plugins(command) => plugins::run(command),
         Command::Quarantine(QuarantineCommand::List(args)) => quarantine::list(args),
         Command::Quarantine(QuarantineCommand::Why(args)) => quarantine::why(args),
         Command::Quarantine(QuarantineCommand::Clear(args)) => quarantine::clear(args),

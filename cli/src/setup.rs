@@ -82,7 +82,7 @@ fn workspace() -> Option<PluginDirectory> {
 }
 
 /// `~/…` in a configured path is the person's home directory, as a shell would have it.
-fn expand(path: &Path) -> PathBuf {
+pub(crate) fn expand(path: &Path) -> PathBuf {
     match (path.strip_prefix("~"), std::env::var_os("HOME")) {
         (Ok(rest), Some(home)) if !home.is_empty() => PathBuf::from(home).join(rest),
         _ => path.to_owned(),

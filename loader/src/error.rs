@@ -200,13 +200,24 @@ pub enum Problem {
     },
     /// A plugin that came with a workspace.
     #[error(
-        "it lies in the workspace and is not used unasked; if you trust it, name \"{}\" in plugins.allow (which then \
-         has to name every plugin)",
+        "it lies in the workspace and is not used unasked; if you trust it, run `context-engine plugins trust {}` there, or \
+         name \"{}\" in plugins.allow (which then has to name every plugin)",
+        short(id),
         short(id)
     )]
     Workspace {
         /// The plugin's id.
         id: String,
+    },
+    /// A workspace's plugin that was trusted and is another file now.
+    #[error(
+        "it lies in the workspace and changed since it was trusted; if you trust it as it is, run \
+         `context-engine plugins trust {}`",
+        shown(path)
+    )]
+    Untrusted {
+        /// The library or folder.
+        path: PathBuf,
     },
     /// Somebody else could have changed it.
     #[error("{}", faults.iter().map(Exposed::to_string).collect::<Vec<_>>().join("; "))]

@@ -27,7 +27,7 @@ pub struct PluginDirectory {
 pub enum Origin {
     /// The operator: its plugins are used.
     Configured,
-    /// Nobody; it came with a workspace. Its plugins are listed, and used when `plugins.allow` names them.
+    /// Nobody; it came with a workspace. Its plugins are listed, and used when `plugins.allow` or `plugins.trusted` names them.
     Workspace,
 }
 

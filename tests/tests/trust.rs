@@ -273,7 +273,8 @@ fn a_plugin_of_the_workspace_is_listed_and_not_used_until_it_is_named() {
     let error = host.loader_with(directories(), TrustPolicy::default()).find("alpha").expect_err("not asked for");
     assert_eq!(
         error.problem.to_string(),
-        "it lies in the workspace and is not used unasked; if you trust it, name \"alpha\" in plugins.allow (which then \
+        "it lies in the workspace and is not used unasked; if you trust it, run `context-engine plugins trust alpha` there, \
+         or name \"alpha\" in plugins.allow (which then \
          has to name every plugin)"
     );
     let allowed = policy(|policy| policy.allow = Some(vec!["alpha".into()]));

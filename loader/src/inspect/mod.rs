@@ -12,7 +12,7 @@ use std::path::Path;
 
 use context_engine_interface::record::{self, HEADER_LEN, MAX_JSON_LEN, Record, SECTION};
 use context_engine_interface::{OLDEST_SCHEMA_VERSION, SCHEMA_VERSION};
-use object::{ReadCache, ReadRef};
+use object::{Object, ObjectSection, ReadCache, ReadRef};
 use serde::Serialize;
 
 use crate::dylib::system::glibc_version;
@@ -67,6 +67,23 @@ pub fn inspect(path: &Path) -> Result<Inspection, LoaderError> {
     check_record(&record).map_err(about)?;
     check_glibc(glibc, glibc_version()).map_err(about)?;
     Ok(Inspection { record, bytes, needs, glibc: glibc.map(elf::dotted) })
+}
+
+/// The record of a library for any machine. Whether this host could open it is not asked.
+///
+/// # Errors
+/// [`Problem::Io`]; [`Problem::NotALibrary`] and [`Problem::NoRecord`] for what is no engine; [`Problem::Record`] and what
+/// the record says that no host accepts.
+pub fn record_of(path: &Path) -> Result<Record, LoaderError> {
+    let refuse = |problem| LoaderError::new(path, Step::Inspect, problem);
+    let io = |error: std::io::Error| refuse(Problem::Io { doing: "reading the library", reason: error.to_string() });
+    let cache = ReadCache::new(File::open(crate::find::regular_file(path)?).map_err(io)?);
+    let no_library = |error: object::Error| refuse(Problem::NotALibrary { found: error.to_string() });
+    let section =
+        object::File::parse(&cache).map_err(no_library)?.section_by_name(SECTION).and_then(|it| it.file_range());
+    let record = read_record(&cache, section.ok_or(Problem::NoRecord).map_err(refuse)?).map_err(refuse)?;
+    check_record(&record).map_err(|problem| refuse(problem).about(&record.engine.id))?;
+    Ok(record)
 }
 
 /// What the headers of a whole shared library say.

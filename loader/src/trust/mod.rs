@@ -19,13 +19,13 @@ use crate::stage::Digest;
 /// Asks `policy` and the file system about a plugin whose record says `id`.
 ///
 /// # Errors
-/// [`Problem::Forbidden`], [`Problem::Workspace`], [`Problem::Permissions`] or [`Problem::Pin`].
+/// [`Problem::Forbidden`], [`Problem::Workspace`], [`Problem::Untrusted`], [`Problem::Permissions`] or [`Problem::Pin`].
 pub fn check(policy: &TrustPolicy, candidate: &Candidate, id: &str, digest: Digest) -> Result<(), Problem> {
     if let Some(reason) = policy.forbids(id) {
         return Err(Problem::Forbidden { reason });
     }
-    if candidate.origin == Origin::Workspace && !policy.names(id) {
-        return Err(Problem::Workspace { id: id.to_owned() });
+    if candidate.origin == Origin::Workspace {
+        policy.check_workspace(id, &candidate.path, digest)?;
     }
     check_permissions(candidate)?;
     policy.check_pin(id, digest)

@@ -1,6 +1,8 @@
 //! What the operator said about plugins, by id.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use crate::error::Problem;
 use crate::stage::Digest;
@@ -19,11 +21,21 @@ pub struct TrustPolicy {
     /// Id to SHA-256 of the only library that may be used for it, as 64 hex digits with or without `sha256:` before them
     /// (`plugins.entries.<id>.pin`).
     pub pins: BTreeMap<String, String>,
+    /// Plugins of workspaces that may be used: path of the library or folder, links resolved, and SHA-256 of the library as
+    /// in `pins` (`plugins.trusted`).
+    pub trusted: Vec<(PathBuf, String)>,
 }
 
 impl Default for TrustPolicy {
     fn default() -> TrustPolicy {
-        TrustPolicy { enabled: true, allow: None, deny: vec![], disabled: BTreeSet::new(), pins: BTreeMap::new() }
+        TrustPolicy {
+            enabled: true,
+            allow: None,
+            deny: vec![],
+            disabled: BTreeSet::new(),
+            pins: BTreeMap::new(),
+            trusted: vec![],
+        }
     }
 }
 
@@ -54,11 +66,31 @@ impl TrustPolicy {
     /// A pin that is no digest matches nothing: whoever wrote it wanted to be safe.
     pub(super) fn check_pin(&self, id: &str, digest: Digest) -> Result<(), Problem> {
         let Some(pin) = self.pins.get(id) else { return Ok(()) };
-        let found = digest.to_string();
-        let wanted = pin.trim().strip_prefix("sha256:").unwrap_or(pin.trim());
-        if wanted.eq_ignore_ascii_case(&found) {
+        if names_digest(pin, digest) {
             return Ok(());
         }
-        Err(Problem::Pin { id: id.to_owned(), expected: pin.clone(), found })
+        Err(Problem::Pin { id: id.to_owned(), expected: pin.clone(), found: digest.to_string() })
     }
+
+    /// Whether a workspace's plugin at `path` may be used, because `allow` names it or because it is the trusted file.
+    pub(super) fn check_workspace(&self, id: &str, path: &Path, digest: Digest) -> Result<(), Problem> {
+        if self.names(id) {
+            return Ok(());
+        }
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let mut trusted = self.trusted.iter().filter(|(trusted, _)| *trusted == path).peekable();
+        if trusted.peek().is_none() {
+            return Err(Problem::Workspace { id: id.to_owned() });
+        }
+        if trusted.any(|(_, wanted)| names_digest(wanted, digest)) {
+            return Ok(());
+        }
+        Err(Problem::Untrusted { path })
+    }
+}
+
+/// Whether a text, which a person may have written, is this digest.
+fn names_digest(text: &str, digest: Digest) -> bool {
+    let text = text.trim();
+    text.strip_prefix("sha256:").unwrap_or(text).eq_ignore_ascii_case(&digest.to_string())
 }

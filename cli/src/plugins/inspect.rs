@@ -1,62 +1,17 @@
-//! `context-engine plugins list` and `inspect`
+//! `context-engine plugins inspect`
 
 use std::path::Path;
 
-use context_engine_loader::{LEGACY, LEGACY_VERSION, LoaderError, Plugin, Problem, on_one_line};
-use serde_json::{Value, json};
+use context_engine_loader::{Plugin, Problem, on_one_line};
 
+use super::{verdict, verdict_json};
 use crate::Outcome;
-use crate::args::{Directories, InspectArgs, ListArgs};
+use crate::args::{Directories, InspectArgs};
 use crate::error::CliError;
-use crate::output::{json_line, line, number, path_json};
+use crate::output::{json_line, line, number};
 use crate::setup::Host;
 
-pub(crate) fn list(args: &ListArgs) -> Result<Outcome, CliError> {
-    let host = Host::new(&args.directories)?;
-    let found = host.loader.scan();
-    if args.json {
-        let plugins: Vec<Value> = found.iter().map(|found| verdict_json(found.as_ref())).collect();
-        let directories: Vec<Value> = host.directories.iter().map(|directory| path_json(&directory.path)).collect();
-        json_line(&json!({ "directories": directories, "plugins": plugins }))?;
-    } else {
-        line(format_args!("{:<24} {:<10} built in", LEGACY, LEGACY_VERSION))?;
-        for found in &found {
-            match found {
-                Ok(plugin) => {
-                    let (info, path) = (plugin.info(), plugin.candidate().path.to_string_lossy());
-                    let text = format!("{:<24} {:<10} {path}", info.id, info.version);
-                    line(on_one_line(&text))?;
-                }
-                Err(error) => {
-                    let id = error.engine.as_deref().unwrap_or("-");
-                    line(format_args!("{id:<24} {:<10} {error}", verdict(error)))?;
-                }
-            }
-        }
-        if found.is_empty() {
-            let directories: Vec<String> = host.directories.iter().map(|d| d.path.display().to_string()).collect();
-            line(format_args!("no plugins in {}; drop an engine's library into it", directories.join(", ")))?;
-        }
-    }
-    Ok(if found.iter().any(is_finding) { Outcome::Findings } else { Outcome::Fine })
-}
-
-/// Whether something is not as the person asked. What they blocked themselves is.
-pub(crate) fn is_finding(found: &Result<Plugin, LoaderError>) -> bool {
-    found.as_ref().is_err_and(|error| !matches!(error.problem, Problem::Forbidden { .. }))
-}
-
-/// What happened to a plugin that is not used.
-pub(crate) fn verdict(error: &LoaderError) -> &'static str {
-    match error.problem {
-        Problem::Forbidden { .. } | Problem::Workspace { .. } | Problem::Permissions { .. } | Problem::Pin { .. } => {
-            "blocked"
-        }
-        _ => "refused",
-    }
-}
-
-pub(crate) fn inspect(args: &InspectArgs) -> Result<Outcome, CliError> {
+pub(super) fn run(args: &InspectArgs) -> Result<Outcome, CliError> {
     let host = Host::new(&Directories { plugins: vec![] })?;
     let inspected = match host.loader.inspect(&args.path) {
         // A path that names nothing is a mistake of the person's, not a verdict on a file.
@@ -121,24 +76,4 @@ fn describe(path: &Path, plugin: &Plugin, misfit: Option<&str>) -> Result<(), Cl
         line(format_args!("  {name:<16} {}", on_one_line(&value)))?;
     }
     Ok(line("nothing of the file was run")?)
-}
-
-/// A plugin's verdict for scripts.
-pub(crate) fn verdict_json(found: Result<&Plugin, &LoaderError>) -> Value {
-    match found {
-        Ok(plugin) => json!({
-            "path": path_json(&plugin.candidate().path),
-            "usable": true,
-            "digest": plugin.staged().digest.to_string(),
-            "inspection": plugin.inspection(),
-        }),
-        Err(error) => json!({
-            "path": path_json(&error.path),
-            "usable": false,
-            "id": error.engine,
-            "verdict": verdict(error),
-            "step": error.step.to_string(),
-            "reason": error.problem.to_string(),
-        }),
-    }
 }

@@ -1,0 +1,186 @@
+//! Archives of plugins: a gzipped tar file with `plugin.json` at its top.
+//!
+//! Decision: an archive comes from a stranger, and unpacking it must do no more than make files and folders below one
+//! folder. So the plain ustar format only, in which a name stands in its own header: names in extra headers, links and
+//! devices are refused, and nothing is read beyond what the whole may unpack to, whatever its headers say.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use context_engine_loader::on_one_line;
+use context_engine_loader::platform::create_private_dir;
+use flate2::read::GzDecoder;
+use flate2::{Compression, GzBuilder};
+use tar::{Archive, EntryType, Header};
+
+use super::place::{self, MAX_BYTES, MAX_ENTRIES};
+
+/// How many times its own length an archive may unpack to. Libraries shrink to a third or a fourth.
+const MAX_RATIO: u64 = 200;
+
+/// An archive may always unpack to this: small ones are mostly zeros.
+const ALWAYS: u64 = 1 << 20;
+
+/// Whether a file is gzipped, by its first bytes.
+pub(super) fn is_one(path: &Path) -> bool {
+    let mut head = [0; 2];
+    let regular = std::fs::metadata(path).is_ok_and(|meta| meta.is_file());
+    regular && File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == [0x1f, 0x8b]
+}
+
+/// Unpacks `archive` into the new folder `to`. On an error, what was unpacked so far is still there.
+pub(super) fn unpack(archive: &Path, to: &Path) -> Result<(), String> {
+    let text = |error: io::Error| error.to_string();
+    let file = File::open(archive).map_err(text)?;
+    let length = file.metadata().map_err(text)?.len();
+    unpack_from(file, length, to)
+}
+
+fn unpack_from(packed: impl Read, length: u64, to: &Path) -> Result<(), String> {
+    let limit = MAX_BYTES.min(length.saturating_mul(MAX_RATIO).max(ALWAYS));
+    let mut archive = Archive::new(Limited { inner: GzDecoder::new(packed), left: limit, limit });
+    let broken = |error: io::Error| format!("the archive cannot be read: {error}; get it again");
+    create_private_dir(to).map_err(|error| error.to_string())?;
+    let mut seen = HashSet::new();
+    let mut has_manifest = false;
+    for entry in archive.entries().map_err(broken)?.raw(true) {
+        let mut entry = entry.map_err(broken)?;
+        let (name, kind) = (entry.path_bytes().into_owned(), entry.header().entry_type());
+        let shown = on_one_line(&String::from_utf8_lossy(&name));
+        if seen.len() >= MAX_ENTRIES {
+            return Err(format!("the archive has more than {MAX_ENTRIES} entries; that is no plugin"));
+        }
+        if !matches!(kind, EntryType::Regular | EntryType::Directory) {
+            return Err(format!(
+                "the archive has {} ({shown}), expected files and folders only; make it with `context-engine plugins pack`",
+                called(kind)
+            ));
+        }
+        let Some(path) = inside(&name) else {
+            return Err(format!(
+                "the archive has an entry {shown:?}, expected a path inside it; nothing of it was used"
+            ));
+        };
+        if path.as_os_str().is_empty() {
+            continue;
+        }
+        // Some systems take names that differ in case for one.
+        if !seen.insert(path.to_string_lossy().to_lowercase()) {
+            return Err(format!("the archive has {shown:?} twice; nothing of it was used"));
+        }
+        let place = to.join(&path);
+        let failed = |error: io::Error| match is_of_the_archive(&error) {
+            true => broken(error),
+            false => format!("{}: {error}", place.display()),
+        };
+        if kind == EntryType::Directory {
+            create_private_dir(&place).map_err(failed)?;
+            continue;
+        }
+        let size = entry.header().size().map_err(broken)?;
+        create_private_dir(place.parent().unwrap_or(to)).map_err(failed)?;
+        if place::write(&mut entry, &place).map_err(failed)? != size {
+            return Err("the archive is cut off; get it again".to_owned());
+        }
+        has_manifest |= path == Path::new("plugin.json");
+    }
+    // The checksum stands behind everything.
+    io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(broken)?;
+    match has_manifest {
+        true => Ok(()),
+        false => {
+            Err("the archive has no plugin.json at its top; make it with `context-engine plugins pack`".to_owned())
+        }
+    }
+}
+
+/// A name as a path below the folder; empty for the folder itself.
+fn inside(name: &[u8]) -> Option<PathBuf> {
+    let name = std::str::from_utf8(name).ok()?;
+    let mut path = PathBuf::new();
+    if name.starts_with('/') {
+        return None;
+    }
+    for part in name.trim_end_matches('/').split('/').filter(|part| *part != ".") {
+        // Other systems have other ways to leave a folder.
+        if part.is_empty() || part == ".." || part.contains(['\\', ':']) || part.chars().any(char::is_control) {
+            return None;
+        }
+        path.push(part);
+    }
+    Some(path)
+}
+
+fn called(kind: EntryType) -> &'static str {
+    match kind {
+        EntryType::Symlink | EntryType::Link => "a link",
+        EntryType::Char | EntryType::Block | EntryType::Fifo => "a device or pipe",
+        EntryType::GNULongName | EntryType::GNULongLink | EntryType::XHeader | EntryType::XGlobalHeader => {
+            "an extended header"
+        }
+        _ => "an entry of an unknown kind",
+    }
+}
+
+fn is_of_the_archive(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData)
+}
+
+/// Reads so many bytes and no more.
+struct Limited<R> {
+    inner: R,
+    left: u64,
+    limit: u64,
+}
+
+impl<R: Read> Read for Limited<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.left = self.left.checked_sub(read as u64).ok_or_else(|| {
+            let reason = format!("it unpacks to more than the {} bytes such an archive may have", self.limit);
+            io::Error::new(io::ErrorKind::InvalidData, reason)
+        })?;
+        Ok(read)
+    }
+}
+
+/// Writes the files, by name, as an archive whose bytes depend on names and contents alone.
+pub(super) fn pack(files: &[(String, PathBuf)], manifest: Option<&[u8]>, out: impl Write) -> io::Result<()> {
+    let mut sorted: Vec<(&str, Option<&PathBuf>)> =
+        files.iter().map(|(name, path)| (name.as_str(), Some(path))).collect();
+    if manifest.is_some() {
+        sorted.push(("plugin.json", None));
+    }
+    sorted.sort_unstable();
+    let mut tar = tar::Builder::new(GzBuilder::new().mtime(0).write(out, Compression::best()));
+    for (name, path) in sorted {
+        let mut header = Header::new_ustar();
+        header.set_entry_type(EntryType::Regular);
+        header.set_path(name)?;
+        header.set_mode(0o644);
+        header.set_mtime(0);
+        header.set_uid(0);
+        header.set_gid(0);
+        match path {
+            None => {
+                let bytes = manifest.unwrap_or_default();
+                header.set_size(bytes.len() as u64);
+                header.set_cksum();
+                tar.append(&header, bytes)?;
+            }
+            Some(path) => {
+                let file = File::open(path)?;
+                let length = file.metadata()?.len();
+                header.set_size(length);
+                header.set_cksum();
+                tar.append(&header, file.take(length))?;
+            }
+        }
+    }
+    tar.into_inner()?.finish()?.flush()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,283 @@
+//! `context-engine plugins install`: a library, a folder, an archive or a crate becomes a plugin of the home folder.
+//!
+//! Decision: everything that could speak against it is asked before anything is written; what is copied is what was
+//! inspected, from the loader's private copy, and not what lies in its place a moment later. `--link` names the build's own
+//! path in `plugins.load.paths`: what lies in the plugins directory must not lead out of it, and a path there is looked at
+//! again at every scan.
+
+use std::path::{Path, PathBuf};
+
+use context_engine_loader::{LoaderError, Origin, Plugin};
+use context_engine_runtime::config::edit::Edit;
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::args::InstallArgs;
+use super::{Told, archive, configure, crates, place, select};
+use crate::Outcome;
+use crate::args::Directories;
+use crate::error::CliError;
+use crate::output::path_json;
+use crate::setup::Host;
+
+pub(super) fn run(args: &InstallArgs) -> Result<Outcome, CliError> {
+    let host = Host::new(&Directories { plugins: vec![] })?;
+    let (path, _work) = source(&host, args)?;
+    let plugin = inspect(&host, &path).map_err(|error| shown(error, &path, args))?;
+    let found = host.loader.scan();
+    may_be(&host, &plugin, &found, args)?;
+    let mut told = match args.link {
+        true => link(&host, &plugin, &path)?,
+        false => copy(&host, &plugin, &found)?,
+    };
+    follow_up(&plugin, &found, args, &mut told)?;
+    told.print(args.json)
+}
+
+/// What is inspected: the path itself, or what an archive holds, in a folder that lives as long as it is needed.
+fn source(host: &Host, args: &InstallArgs) -> Result<(PathBuf, Option<TempDir>), CliError> {
+    if let Some(package) = &args.package {
+        let built = crates::build(package).map_err(|reason| refusal(Path::new(package), reason))?;
+        if args.link && built.scratch.is_some() {
+            let reason = "a crate of the registry cannot be linked; install it without --link".to_owned();
+            return Err(refusal(Path::new(package), reason));
+        }
+        return Ok((built.library, built.scratch));
+    }
+    let path = args.path.clone().unwrap_or_default();
+    if !archive::is_one(&path) {
+        return Ok((path, None));
+    }
+    if args.link {
+        return Err(refusal(&path, "an archive cannot be linked; install it without --link".to_owned()));
+    }
+    let failed = |source| CliError::File { path: host.home.plugins(), doing: "unpacking the archive", source };
+    let work = place::workplace(&host.home.plugins()).map_err(failed)?;
+    let unpacked = work.path().join("unpacked");
+    archive::unpack(&path, &unpacked).map_err(|reason| refusal(&path, reason))?;
+    Ok((unpacked, Some(work)))
+}
+
+/// An error about what was unpacked, said of the archive: the other is gone when the person looks.
+fn shown(error: CliError, path: &Path, args: &InstallArgs) -> CliError {
+    match error {
+        CliError::Loader(error) if error.path.starts_with(path) => {
+            CliError::Loader(LoaderError { path: args.path.clone().unwrap_or(error.path), ..error })
+        }
+        error => error,
+    }
+}
+
+fn inspect(host: &Host, path: &Path) -> Result<Plugin, CliError> {
+    if path.is_dir() && !path.join("plugin.json").exists() && path.join("Cargo.toml").exists() {
+        let reason = "it is a crate; `context-engine plugins install --crate PATH` builds it".to_owned();
+        return Err(refusal(path, reason));
+    }
+    Ok(host.loader.inspect(path)?)
+}
+
+/// What speaks against it that --force or another option is there for.
+fn may_be(
+    host: &Host,
+    plugin: &Plugin,
+    found: &[Result<Plugin, LoaderError>],
+    args: &InstallArgs,
+) -> Result<(), CliError> {
+    let (id, path) = (&plugin.info().id, &plugin.candidate().path);
+    let entry = host.config.plugins.entries.get(id);
+    if let Some(pin) = entry.and_then(|entry| entry.pin.as_ref()).filter(|_| !args.pin) {
+        let digest = plugin.staged().digest.to_string();
+        if !pin.trim().trim_start_matches("sha256:").eq_ignore_ascii_case(&digest) {
+            let reason =
+                format!("plugins.entries.{id}.pin asks for {pin}, this is sha256:{digest}; --pin pins this build");
+            return Err(refusal(path, reason));
+        }
+    }
+    if let Some(other) = rival(host, plugin, found).filter(|_| !args.force) {
+        let other = other.display();
+        let reason = format!(
+            "the id \"{id}\" is taken by {other}, whose directory comes first in plugins.load.paths, so this one would not \
+             be used; `context-engine plugins uninstall {id}` or another order there changes that, --force installs it \
+             beside it"
+        );
+        return Err(refusal(path, reason));
+    }
+    let target = place::target(&host.home.plugins(), id, plugin.candidate().manifest.is_some());
+    let is_another = target.symlink_metadata().is_ok() && !managed(host, found, id).contains(&target);
+    if !args.link && is_another && !args.force {
+        let reason =
+            format!("{} is there already and is not \"{id}\"; move it away, or --force replaces it", target.display());
+        return Err(refusal(path, reason));
+    }
+    Ok(())
+}
+
+/// Another plugin with the same id that is used before it.
+fn rival(host: &Host, plugin: &Plugin, found: &[Result<Plugin, LoaderError>]) -> Option<PathBuf> {
+    let home = std::fs::canonicalize(host.home.plugins()).unwrap_or_else(|_| host.home.plugins());
+    let others = found.iter().flatten().filter(|other| other.info().id == plugin.info().id);
+    let mut others = others.map(|other| other.candidate());
+    others
+        .find(|other| {
+            other.origin == Origin::Configured && other.root != home && other.library != plugin.candidate().library
+        })
+        .map(|other| other.path.clone())
+}
+
+/// What lies in the home's plugins directory and says that it is `id`.
+pub(super) fn managed(host: &Host, found: &[Result<Plugin, LoaderError>], id: &str) -> Vec<PathBuf> {
+    let plugins = host.home.plugins();
+    let of_id = found.iter().filter_map(|found| match found {
+        Ok(plugin) if plugin.info().id == id => Some(&plugin.candidate().path),
+        Err(error) if error.engine.as_deref() == Some(id) => Some(&error.path),
+        _ => None,
+    });
+    of_id.filter(|path| path.parent() == Some(&plugins)).cloned().collect()
+}
+
+fn link(host: &Host, plugin: &Plugin, path: &Path) -> Result<Told, CliError> {
+    let path = std::path::absolute(path).map_err(|source| CliError::File {
+        path: path.to_owned(),
+        doing: "finding where it lies",
+        source,
+    })?;
+    let Some(text) = path.to_str() else {
+        return Err(refusal(&path, "its path is no UTF-8 and cannot stand in config.json5; move it".to_owned()));
+    };
+    let changed = configure(host, &[Edit::add(&["plugins", "load", "paths"], text)])?;
+    let mut told = Told::new(json!({ "linked": true, "changed": changed, "path": path_json(&path) }));
+    let (id, version) = (&plugin.info().id, &plugin.info().version);
+    told.say(match changed {
+        true => format!("linked    {id} {version}, {text}: it is used in place, and followed when it is built again"),
+        false => format!("{id} is linked already; there was nothing to link"),
+    });
+    Ok(told)
+}
+
+fn copy(host: &Host, plugin: &Plugin, found: &[Result<Plugin, LoaderError>]) -> Result<Told, CliError> {
+    let (info, plugins) = (plugin.info(), host.home.plugins());
+    let digest = plugin.staged().digest;
+    let manifest = plugin.candidate().manifest.as_ref();
+    let target = place::target(&plugins, &info.id, manifest.is_some());
+    let before: Vec<(PathBuf, Option<Plugin>)> = managed(host, found, &info.id)
+        .into_iter()
+        .map(|path| (path.clone(), host.loader.inspect(&path).ok()))
+        .collect();
+    let old = before.iter().find_map(|(_, plugin)| plugin.as_ref());
+    let same = old.filter(|old| old.staged().digest == digest);
+    let mut told = Told::new(json!({ "linked": false, "path": path_json(&target) }));
+    if let ([(path, _)], Some(_), None) = (before.as_slice(), same, manifest)
+        && path.is_file()
+    {
+        told.json["changed"] = false.into();
+        told.json["path"] = path_json(path);
+        told.say(format!("{} {} is installed already, this same build; nothing was copied", info.id, info.version));
+        return Ok(told);
+    }
+    let failed = |source| CliError::File { path: target.clone(), doing: "installing the plugin", source };
+    let work = place::workplace(&plugins).map_err(failed)?;
+    let made = work.path().join("made");
+    let library = match manifest {
+        None => made.clone(),
+        Some(manifest) => {
+            place::copy_folder(&plugin.candidate().path, &made).map_err(failed)?;
+            let library = manifest.library(&made)?;
+            std::fs::remove_file(&library).map_err(failed)?;
+            library
+        }
+    };
+    let mut inspected = std::fs::File::open(&plugin.staged().path).map_err(failed)?;
+    place::write(&mut inspected, &library).map_err(failed)?;
+    // The folder was copied after it was inspected.
+    let copied = host.loader.inspect(&made)?;
+    if copied.info().id != info.id || copied.staged().digest != digest {
+        return Err(refusal(
+            &plugin.candidate().path,
+            "it changed while it was copied; run the command again".to_owned(),
+        ));
+    }
+    place::rename(&made, &target).map_err(failed)?;
+    told.json["changed"] = true.into();
+    told.json["before"] =
+        old.map(|old| json!({ "version": old.info().version, "digest": old.staged().digest.to_string() })).into();
+    let (id, version, shown) = (&info.id, &info.version, target.display());
+    told.say(match (old, same) {
+        (_, Some(_)) => format!("installed {id} {version} again, this same build, as {shown}"),
+        (Some(old), None) => format!(
+            "installed {id} {version} (sha256:{digest}) in place of {} (sha256:{}), as {shown}",
+            old.info().version,
+            old.staged().digest
+        ),
+        (None, None) => format!("installed {id} {version} (sha256:{digest}) as {shown}"),
+    });
+    // Two different files with one id in one directory: neither would be used.
+    for (path, _) in before.iter().filter(|(path, _)| *path != target) {
+        place::remove(path).map_err(|source| CliError::File {
+            path: path.clone(),
+            doing: "removing the old build",
+            source,
+        })?;
+        told.say(format!("removed   {}, which had the same id", path.display()));
+    }
+    Ok(told)
+}
+
+/// Pins and selects it, and says what else there is to know.
+fn follow_up(
+    plugin: &Plugin,
+    found: &[Result<Plugin, LoaderError>],
+    args: &InstallArgs,
+    told: &mut Told,
+) -> Result<(), CliError> {
+    let (info, digest) = (plugin.info(), plugin.staged().digest.to_string());
+    let id = info.id.as_str();
+    told.json["id"] = id.into();
+    told.json["version"] = info.version.clone().into();
+    told.json["digest"] = digest.clone().into();
+    let host = Host::new(&Directories { plugins: vec![] })?;
+    if args.pin {
+        configure(&host, &[Edit::set(&["plugins", "entries", id, "pin"], format!("sha256:{digest}"))])?;
+        told.say(format!("pinned    {id} to this build; another one is refused until `install --pin` pins that"));
+    }
+    told.json["pinned"] = args.pin.into();
+    let namesake = found.iter().flatten().find(|other| other.info().name == info.name && other.info().id != id);
+    if let Some(other) = namesake {
+        told.say(format!(
+            "note      \"{}\" is also the name of the engine \"{}\"; the id counts",
+            info.name,
+            other.info().id
+        ));
+    }
+    // As any host reads it from now on.
+    let host = Host::new(&Directories { plugins: vec![] })?;
+    let used = host.loader.find(id);
+    if let Err(error) = &used {
+        told.warn(format!("it is not used as it is: {error}"));
+    } else if let Some(used) = used.as_ref().ok().filter(|used| used.staged().digest != plugin.staged().digest) {
+        told.warn(format!("it is not used as it is: {} has this id and comes first", used.candidate().path.display()));
+    }
+    let slot = host.config.plugins.slots.context_engine.as_deref().map_or("", str::trim).to_owned();
+    let mut selected = slot == id;
+    if args.select {
+        match select::obstacle(&host, id) {
+            Some(reason) if !args.force => told.warn(format!("it was not selected: {reason}")),
+            why => {
+                let chosen = select::put(&host, id, why)?;
+                selected = true;
+                told.finding |= chosen.finding;
+                told.lines.extend(chosen.lines);
+            }
+        }
+    } else if used.is_ok() {
+        told.say(match selected {
+            true => "it is in the slot; the next session uses it".to_owned(),
+            false => format!("`context-engine plugins select {id}` tries it out and puts it into the slot"),
+        });
+    }
+    told.json["selected"] = selected.into();
+    Ok(())
+}
+
+pub(super) fn refusal(path: &Path, reason: String) -> CliError {
+    CliError::NotInstalled { path: path.to_owned(), reason }
+}

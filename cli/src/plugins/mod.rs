@@ -1,0 +1,144 @@
+//! `context-engine plugins …`: one file per command, and what they share.
+//!
+//! Decision: a command that changes something reads first, says what it will not do before it touches anything, and ends
+//! with what happened and what to do next.
+
+mod archive;
+pub(crate) mod args;
+mod crates;
+mod enable;
+mod inspect;
+mod install;
+mod list;
+mod pack;
+mod place;
+mod select;
+mod trust;
+mod uninstall;
+
+use context_engine_loader::{LoaderError, Plugin, Problem, on_one_line};
+use context_engine_runtime::config::edit::{Edit, edit};
+use serde_json::{Value, json};
+
+use crate::Outcome;
+use crate::args::PluginsCommand;
+use crate::error::CliError;
+use crate::output::{json_line, line, path_json};
+use crate::setup::Host;
+
+/// What a configuration is made from that is not there yet.
+const TEMPLATE: &str = include_str!("../../config.template.json5");
+
+pub(crate) fn run(command: &PluginsCommand) -> Result<Outcome, CliError> {
+    match command {
+        PluginsCommand::List(args) => list::run(args),
+        PluginsCommand::Inspect(args) => inspect::run(args),
+        PluginsCommand::Install(args) => install::run(args),
+        PluginsCommand::Pack(args) => pack::run(args),
+        PluginsCommand::Uninstall(args) => uninstall::run(args),
+        PluginsCommand::Trust(args) => trust::run(args),
+        PluginsCommand::Enable(args) => enable::run(args, true),
+        PluginsCommand::Disable(args) => enable::run(args, false),
+        PluginsCommand::Select(args) => select::run(args),
+    }
+}
+
+/// What a command did, for a person and for scripts.
+struct Told {
+    lines: Vec<String>,
+    json: Value,
+    /// Whether something is not as asked.
+    finding: bool,
+}
+
+impl Told {
+    fn new(json: Value) -> Told {
+        Told { lines: vec![], json, finding: false }
+    }
+
+    /// Something that happened.
+    fn say(&mut self, text: impl Into<String>) {
+        self.lines.push(text.into());
+    }
+
+    /// Something that is not as asked, with what to do.
+    fn warn(&mut self, text: impl Into<String>) {
+        self.finding = true;
+        self.say(text);
+    }
+
+    fn print(mut self, json: bool) -> Result<Outcome, CliError> {
+        if json {
+            self.json["said"] = self.lines.into();
+            json_line(&self.json)?;
+        } else {
+            for text in &self.lines {
+                line(on_one_line(text))?;
+            }
+        }
+        Ok(if self.finding { Outcome::Findings } else { Outcome::Fine })
+    }
+}
+
+/// Changes the configuration; whether there was anything to change.
+fn configure(host: &Host, edits: &[Edit]) -> Result<bool, CliError> {
+    Ok(edit(&host.home.config(), TEMPLATE, edits)?)
+}
+
+/// The ids that plugins have, those that are refused included, and those the configuration has settings for.
+fn known_ids(host: &Host, found: &[Result<Plugin, LoaderError>]) -> Vec<String> {
+    let of_plugins = found.iter().filter_map(|found| match found {
+        Ok(plugin) => Some(plugin.info().id.clone()),
+        Err(error) => error.engine.clone(),
+    });
+    let mut ids: Vec<String> = of_plugins.chain(host.config.plugins.entries.keys().cloned()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
+/// Nobody has this id: with the ids there are, the closest first.
+fn unknown(id: &str, mut known: Vec<String>) -> CliError {
+    let near: String = id.chars().take(64).collect();
+    let distance = |known: &String| strsim::damerau_levenshtein(known, &near);
+    known.sort_by_key(distance);
+    let closest = known.first().filter(|known| distance(known) <= near.chars().count().max(3) / 2).cloned();
+    CliError::UnknownPlugin { id: on_one_line(&near), closest, known }
+}
+
+/// Whether something is not as the person asked. What they blocked themselves is.
+pub(crate) fn is_finding(found: &Result<Plugin, LoaderError>) -> bool {
+    found.as_ref().is_err_and(|error| !matches!(error.problem, Problem::Forbidden { .. }))
+}
+
+/// What happened to a plugin that is not used.
+pub(crate) fn verdict(error: &LoaderError) -> &'static str {
+    match error.problem {
+        Problem::Forbidden { .. }
+        | Problem::Workspace { .. }
+        | Problem::Untrusted { .. }
+        | Problem::Permissions { .. }
+        | Problem::Pin { .. } => "blocked",
+        _ => "refused",
+    }
+}
+
+/// A plugin's verdict for scripts.
+pub(crate) fn verdict_json(found: Result<&Plugin, &LoaderError>) -> Value {
+    match found {
+        Ok(plugin) => json!({
+            "path": path_json(&plugin.candidate().path),
+            "usable": true,
+            "digest": plugin.staged().digest.to_string(),
+            "inspection": plugin.inspection(),
+        }),
+        Err(error) => json!({
+            "path": path_json(&error.path),
+            "usable": false,
+            "id": error.engine,
+            "verdict": verdict(error),
+            "step": error.step.to_string(),
+            "reason": error.problem.to_string(),
+        }),
+    }
+}

@@ -1,0 +1,166 @@
+//! `context-engine plugins pack`: one archive with an engine's libraries for several machines.
+//!
+//! Decision: what an archive says about its engine is read from the libraries' own records, so that it cannot say anything
+//! else than they do. Everything is checked before the archive is written: whoever installs it cannot mend it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use context_engine_interface::record::Record;
+use context_engine_loader::platform::TARGET;
+use context_engine_loader::{Manifest, inspect};
+use serde_json::json;
+
+use super::args::PackArgs;
+use super::{Told, archive, place};
+use crate::Outcome;
+use crate::args::Directories;
+use crate::error::CliError;
+use crate::output::{path_json, size};
+use crate::setup::Host;
+
+/// What goes into an archive.
+struct Contents {
+    id: String,
+    version: String,
+    /// Target triple to name in the archive.
+    libraries: BTreeMap<String, String>,
+    files: Vec<(String, PathBuf)>,
+    /// `plugin.json`, where it is not among the files.
+    manifest: Option<Vec<u8>>,
+}
+
+pub(super) fn run(args: &PackArgs) -> Result<Outcome, CliError> {
+    let host = Host::new(&Directories { plugins: vec![] })?;
+    let contents = match args.paths.as_slice() {
+        [folder] if folder.is_dir() => of_folder(&host, folder)?,
+        libraries => of_libraries(&host, libraries)?,
+    };
+    let out = &args.out;
+    if out.symlink_metadata().is_ok() && !args.force {
+        return Err(refusal(out, "the file exists; use --force to replace it, or another --out".to_owned()));
+    }
+    let failed = |source| CliError::File { path: out.clone(), doing: "writing the archive", source };
+    let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let file = tempfile::Builder::new().prefix(".packing-").tempfile_in(folder).map_err(failed)?;
+    archive::pack(&contents.files, contents.manifest.as_deref(), file.as_file()).map_err(failed)?;
+    let bytes = file.as_file().metadata().map_err(failed)?.len();
+    // Whoever is given it may read it.
+    #[cfg(unix)]
+    file.as_file().set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644)).map_err(failed)?;
+    // What cannot be unpacked again is not handed on.
+    let work = tempfile::tempdir().map_err(failed)?;
+    archive::unpack(file.path(), &work.path().join("tried")).map_err(|reason| refusal(out, reason))?;
+    file.persist(out).map_err(|error| failed(error.error))?;
+    let Contents { id, version, libraries, .. } = &contents;
+    let mut told = Told::new(json!({
+        "id": id, "version": version, "out": path_json(out), "bytes": bytes, "libraries": libraries,
+    }));
+    let targets: Vec<&str> = libraries.keys().map(String::as_str).collect();
+    told.say(format!("packed    {id} {version} for {} as {} ({})", targets.join(", "), out.display(), size(bytes)));
+    told.say(format!("`context-engine plugins install {}` installs it", out.display()));
+    told.print(args.json)
+}
+
+/// A plugin folder as it is, hidden files left out.
+fn of_folder(host: &Host, folder: &Path) -> Result<Contents, CliError> {
+    if !folder.join("plugin.json").exists() {
+        return Err(refusal(
+            folder,
+            "it has no plugin.json; name the libraries themselves, and one is made".to_owned(),
+        ));
+    }
+    let manifest = Manifest::read(folder)?;
+    let version = manifest.version.to_string();
+    for (target, name) in &manifest.libraries {
+        let path = folder.join(name);
+        let record = record(host, &path, target == TARGET)?;
+        for (what, said, found) in [
+            ("id", &manifest.id, &record.engine.id),
+            ("version", &version, &record.engine.version),
+            ("target", target, &record.target),
+        ] {
+            if said != found {
+                return Err(refusal(
+                    &path,
+                    format!("plugin.json says the {what} {said:?}, the library {found:?}; make them the same"),
+                ));
+            }
+        }
+    }
+    let mut files = vec![];
+    let mut folders = vec![(folder.to_owned(), String::new())];
+    let failed = |source| CliError::File { path: folder.to_owned(), doing: "reading the plugin folder", source };
+    while let Some((folder, prefix)) = folders.pop() {
+        for entry in fs::read_dir(&folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let (path, kind) = (entry.path(), entry.file_type().map_err(failed)?);
+            let Some(name) = entry.file_name().to_str().map(|name| format!("{prefix}{name}")) else {
+                return Err(refusal(&path, "its name is no UTF-8; rename it".to_owned()));
+            };
+            match entry.file_name().to_string_lossy().starts_with('.') {
+                true => {}
+                false if kind.is_dir() => folders.push((path, name + "/")),
+                false if kind.is_file() => files.push((name, path)),
+                false => {
+                    return Err(refusal(
+                        &path,
+                        "it is no file and no folder; put the file itself in its place".to_owned(),
+                    ));
+                }
+            }
+            if files.len() > place::MAX_ENTRIES {
+                let reason =
+                    format!("it holds more than {} files; pack a folder with the plugin alone", place::MAX_ENTRIES);
+                return Err(refusal(&folder, reason));
+            }
+        }
+    }
+    let libraries = manifest.libraries;
+    Ok(Contents { id: manifest.id, version, libraries, files, manifest: None })
+}
+
+/// Libraries of one engine, each for another machine.
+fn of_libraries(host: &Host, paths: &[PathBuf]) -> Result<Contents, CliError> {
+    let (mut libraries, mut files) = (BTreeMap::new(), vec![]);
+    let mut first: Option<Record> = None;
+    for path in paths {
+        let own = inspect::record_of(path).is_ok_and(|record| record.target == TARGET);
+        let record = record(host, path, own || paths.len() == 1)?;
+        if let Some(first) = &first {
+            let engines = [&first.engine, &record.engine].map(|engine| format!("{} {}", engine.id, engine.version));
+            if engines[0] != engines[1] {
+                let reason =
+                    format!("it is {}, the first one is {}; pack one version of one engine", engines[1], engines[0]);
+                return Err(refusal(path, reason));
+            }
+        }
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("engine");
+        let name = format!("lib/{}/{name}", record.target);
+        if libraries.insert(record.target.clone(), name.clone()).is_some() {
+            let reason = format!("it is for {}, as one before it; name one library per platform", record.target);
+            return Err(refusal(path, reason));
+        }
+        files.push((name, path.clone()));
+        first.get_or_insert(record);
+    }
+    let Some(Record { engine, .. }) = first else {
+        return Err(refusal(Path::new("plugins pack"), "no library was named".to_owned()));
+    };
+    let manifest = json!({ "id": engine.id, "version": engine.version, "libraries": libraries });
+    let manifest = Some(serde_json::to_vec_pretty(&manifest)?);
+    Ok(Contents { id: engine.id, version: engine.version, libraries, files, manifest })
+}
+
+/// What a library says about itself; one of this machine is inspected as it would be when it is installed.
+fn record(host: &Host, path: &Path, is_own: bool) -> Result<Record, CliError> {
+    if is_own {
+        return Ok(host.loader.inspect(path)?.inspection().record.clone());
+    }
+    Ok(inspect::record_of(path)?)
+}
+
+fn refusal(path: &Path, reason: String) -> CliError {
+    CliError::NotPacked { path: path.to_owned(), reason }
+}

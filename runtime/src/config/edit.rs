@@ -1,0 +1,251 @@
+//! Changes of `config.json5` by a command, which keep what a person wrote into it.
+//!
+//! Decision: a change is a list of small edits, each of which says what shall be, so that doing it twice does nothing twice
+//! and a change made meanwhile by somebody else is not undone. The text is changed in place (`splice`); then it
+//! is read as any host reads it, and written only when it says what was meant and nothing else has changed. Written beside
+//! the file and renamed: nobody ever reads half of it. Commands wait for each other by a lock on a file beside it.
+//!
+//! Invariant: a file that cannot be read as a configuration is never written.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use context_engine_loader::find::read_text;
+use context_engine_loader::platform::create_private_dir;
+use serde_json::Value;
+
+use super::{Config, MAX_CONFIG, splice};
+use crate::RuntimeError;
+
+/// How long another command may take for its change.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// One thing that shall be. A path is a list of keys, from the outside in.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Edit {
+    /// This value stands at the path.
+    Set(Vec<String>, Value),
+    /// Nothing stands at the path.
+    Remove(Vec<String>),
+    /// The list at the path has this item.
+    Add(Vec<String>, Value),
+    /// The list at the path has no item like this one.
+    Drop(Vec<String>, Value),
+}
+
+impl Edit {
+    /// [`Edit::Set`], from keys.
+    pub fn set(path: &[&str], value: impl Into<Value>) -> Edit {
+        Edit::Set(owned(path), value.into())
+    }
+
+    /// [`Edit::Remove`], from keys.
+    pub fn remove(path: &[&str]) -> Edit {
+        Edit::Remove(owned(path))
+    }
+
+    /// [`Edit::Add`], from keys.
+    pub fn add(path: &[&str], item: impl Into<Value>) -> Edit {
+        Edit::Add(owned(path), item.into())
+    }
+
+    /// [`Edit::Drop`], from keys.
+    pub fn drop(path: &[&str], item: impl Into<Value>) -> Edit {
+        Edit::Drop(owned(path), item.into())
+    }
+}
+
+fn owned(path: &[&str]) -> Vec<String> {
+    path.iter().map(|&key| key.to_owned()).collect()
+}
+
+/// Makes `edits` in the file at `path`; one that does not exist is made from `template`. Whether anything changed.
+///
+/// The file keeps its mode, and a link to it stays a link; a new file is its owner's alone (0600).
+///
+/// # Errors
+/// [`RuntimeError::Config`]: the file cannot be read, with the place of its mistake; it cannot be changed without touching
+/// more than was meant; it cannot be written. It is as it was then.
+pub fn edit(path: &Path, template: &str, edits: &[Edit]) -> Result<bool, RuntimeError> {
+    let refuse = |reason: String| RuntimeError::Config { path: path.to_owned(), doing: "changing it", reason };
+    let io = |error: io::Error| refuse(error.to_string());
+    let place = place(path).map_err(io)?;
+    let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.exists() {
+        create_private_dir(folder).map_err(io)?;
+    }
+    let _lock = lock(&place).map_err(io)?;
+    let before = match read_text(&place, MAX_CONFIG) {
+        Ok(text) => Some(text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(io(error)),
+    };
+    let old = before.as_deref().filter(|text| !text.trim().is_empty()).unwrap_or(template);
+    let new = edited(old, edits).map_err(|reason| refuse(format!("{reason}; nothing was changed")))?;
+    if before.as_deref().is_some_and(|before| before == new) || (before.is_none() && new == template) {
+        return Ok(false);
+    }
+    let mut file = tempfile::Builder::new().prefix(".config-").tempfile_in(folder).map_err(io)?;
+    if let Ok(meta) = fs::metadata(&place) {
+        file.as_file().set_permissions(meta.permissions()).map_err(io)?;
+    }
+    file.write_all(new.as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(io)?;
+    // An editor knows nothing of the lock.
+    let now = read_text(&place, MAX_CONFIG).ok();
+    if now != before {
+        return Err(refuse("it changed meanwhile; nothing was changed, run the command again".to_owned()));
+    }
+    file.persist(&place).map_err(|error| io(error.error))?;
+    Ok(true)
+}
+
+/// The text after `edits`.
+///
+/// # Errors
+/// Why it cannot be changed: the place of a mistake in it, or the edit that does not fit.
+pub fn edited(text: &str, edits: &[Edit]) -> Result<String, String> {
+    Config::parse(text)?;
+    // A mark of byte order is no part of the text.
+    let (mark, text) = text.split_at(text.len() - text.trim_start_matches('\u{feff}').len());
+    let mut text = text.to_owned();
+    for edit in edits {
+        text = one(&text, edit)?;
+    }
+    Ok(format!("{mark}{text}"))
+}
+
+fn one(text: &str, edit: &Edit) -> Result<String, String> {
+    let read = |text: &str| json5::from_str::<Value>(text).map_err(|error| error.to_string());
+    let before = read(text)?;
+    let (path, wanted) = wanted(&before, edit)?;
+    if wanted == before {
+        return Ok(text.to_owned());
+    }
+    let keys: Vec<&str> = path.iter().map(String::as_str).collect();
+    let new = spliced(text, edit, &keys, &before).map_err(|reason| {
+        format!("{}: {reason}; change it by hand, the command leaves such a file alone", keys.join("."))
+    })?;
+    if read(&new).ok().as_ref() != Some(&wanted) {
+        let place = keys.join(".");
+        return Err(format!("{place} cannot be changed without touching more than that; change it by hand"));
+    }
+    Config::parse(&new).map_err(|reason| format!("it would no longer be a configuration: {reason}"))?;
+    Ok(new)
+}
+
+fn spliced(text: &str, edit: &Edit, keys: &[&str], before: &Value) -> Result<String, String> {
+    match edit {
+        Edit::Set(_, value) => splice::set(text, keys, value),
+        Edit::Remove(_) => Ok(splice::remove(text, keys)?.unwrap_or_else(|| text.to_owned())),
+        Edit::Add(_, item) => splice::push(text, keys, item),
+        Edit::Drop(path, item) => {
+            let listed = at(before, path).and_then(Value::as_array).into_iter().flatten().enumerate();
+            let found: Vec<usize> = listed.filter(|(_, listed)| *listed == item).map(|(at, _)| at).collect();
+            let mut text = text.to_owned();
+            for at in found.into_iter().rev() {
+                text = splice::take(&text, keys, at)?.unwrap_or(text);
+            }
+            Ok(text)
+        }
+    }
+}
+
+/// What the file shall say, and the path of the edit.
+fn wanted<'a>(before: &Value, edit: &'a Edit) -> Result<(&'a [String], Value), String> {
+    let mut value = before.clone();
+    let path = match edit {
+        Edit::Set(path, new) => {
+            *made(&mut value, path)? = new.clone();
+            path
+        }
+        Edit::Remove(path) => {
+            let (key, parents) = path.split_last().ok_or("the whole configuration is no key")?;
+            if let Some(Value::Object(parent)) = at_mut(&mut value, parents) {
+                parent.shift_remove(key);
+            }
+            path
+        }
+        Edit::Add(path, item) => {
+            let list = made(&mut value, path)?;
+            if list.is_null() {
+                *list = Value::Array(vec![]);
+            }
+            let items = list.as_array_mut().ok_or_else(|| format!("{} is no list", path.join(".")))?;
+            if !items.contains(item) {
+                items.push(item.clone());
+            }
+            path
+        }
+        Edit::Drop(path, item) => {
+            if let Some(Value::Array(items)) = at_mut(&mut value, path) {
+                items.retain(|listed| listed != item);
+            }
+            path
+        }
+    };
+    Ok((path, value))
+}
+
+fn at<'a>(value: &'a Value, path: &[String]) -> Option<&'a Value> {
+    path.iter().try_fold(value, |value, key| value.get(key))
+}
+
+fn at_mut<'a>(value: &'a mut Value, path: &[String]) -> Option<&'a mut Value> {
+    path.iter().try_fold(value, |value, key| value.get_mut(key))
+}
+
+/// The place at `path`, made where it is missing.
+fn made<'a>(value: &'a mut Value, path: &[String]) -> Result<&'a mut Value, String> {
+    let mut place = value;
+    for (depth, key) in path.iter().enumerate() {
+        let object = place.as_object_mut().ok_or_else(|| match depth {
+            0 => "the file holds no object".to_owned(),
+            depth => format!("{} is no object", path[..depth].join(".")),
+        })?;
+        place = object.entry(key.clone()).or_insert(match depth + 1 == path.len() {
+            true => Value::Null,
+            false => Value::Object(serde_json::Map::new()),
+        });
+    }
+    Ok(place)
+}
+
+/// The file itself, where the path is a link to it.
+fn place(path: &Path) -> io::Result<PathBuf> {
+    match fs::canonicalize(path) {
+        Ok(place) => Ok(place),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => {
+            Ok(path.to_owned())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Held while the file is changed; let go when the process ends, however it does.
+fn lock(place: &Path) -> io::Result<File> {
+    let name = place.file_name().unwrap_or_default().to_string_lossy();
+    let path = place.with_file_name(format!(".{name}.lock"));
+    let mut options = File::options();
+    options.write(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = context_engine_loader::platform::open_regular(&path, &mut options)?;
+    let started = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if started.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(TryLockError::WouldBlock) => {
+                return Err(io::Error::other("another command is changing it and does not end; try again later"));
+            }
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
