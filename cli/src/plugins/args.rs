@@ -1,4 +1,5 @@
 //! The command lines of what changes plugins. Doc comments here are what `--help` prints.
+#![allow(rustdoc::invalid_html_tags, reason = "`<id>` in a help text is a placeholder, not a tag")]
 
 use std::path::PathBuf;
 
