@@ -6,11 +6,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use context_engine_interface::CompactResult;
+use context_engine_interface::{CompactResult, EngineError};
 use context_engine_legacy::pipeline::{self, BOOTSTRAP, PipelineOptions};
 use context_engine_loader::supervise::SYSTEM_PROMPT_SEPARATOR;
 use context_engine_loader::{
-    AssembleError, AssembleRequest, Assembled, Call, CancelToken, CompactRequest, EngineHandle, LEGACY, PreparedHistory,
+    Answer, AssembleError, AssembleRequest, Assembled, Call, CancelToken, CompactRequest, EngineHandle, LEGACY,
+    PreparedHistory,
 };
 use context_engine_transcript::{Message, TokenCounter};
 use serde_json::{Map, Value, json};
@@ -292,24 +293,11 @@ impl LiveSession {
         scope: &Scope,
         request: CompactRequest,
     ) -> Option<CompactResult> {
-        match handle.compact(&self.call(host_params, scope), request) {
-            Ok(answer) if answer.value.compacted => match self.other_session(&answer.value) {
-                None => Some(answer.value).filter(made_room),
-                Some(refused) => {
-                    tracing::warn!(engine = answer.served_by, "{refused}");
-                    None
-                }
-            },
-            // Not its business, and it did not hand it on: the runtime's own compaction, in the same recovery (report G7).
-            Ok(answer) if !handle.info().owns_compaction && answer.served_by != LEGACY => {
-                let (engine, reason) =
-                    (&answer.served_by, answer.value.reason.as_deref().unwrap_or("none given").to_owned());
-                tracing::info!(engine, reason, "the engine does not compact; the runtime does");
-                let usable = self.message_budget();
-                compact_session(self, &at_once, usable, None).ok().filter(|result| result.compacted)
-            }
-            Ok(answer) => {
-                tracing::info!(reason = answer.value.reason.as_deref().unwrap_or("none given"), "not compacted");
+        // There has to be room: whoever does not own compaction and made none leaves it to the runtime.
+        match self.compact_with(handle, host_params, scope, request, |_| true) {
+            Ok((result, _)) if result.compacted => Some(result).filter(made_room),
+            Ok((result, _)) => {
+                tracing::info!(reason = result.reason.as_deref().unwrap_or("none given"), "not compacted");
                 None
             }
             Err(error) => {
@@ -318,9 +306,37 @@ impl LiveSession {
             }
         }
     }
-}
 
-impl LiveSession {
+    /// Has the engine compact the session, and the runtime in its place when it does not own compaction, made no room and
+    /// `is_declined` says that this was not its answer (report G7). Also who did it.
+    ///
+    /// # Errors
+    /// The engine's or the compactor's; a compaction that puts another session in the place of this one.
+    pub(crate) fn compact_with(
+        self: &Arc<Self>,
+        handle: &EngineHandle,
+        host_params: &Arc<Map<String, Value>>,
+        scope: &Scope,
+        request: CompactRequest,
+        is_declined: impl FnOnce(&CompactResult) -> bool,
+    ) -> Result<(CompactResult, String), EngineError> {
+        let instructions = request.custom_instructions.clone();
+        let Answer { value: result, served_by, .. } = handle.compact(&self.call(host_params, scope), request)?;
+        if result.compacted {
+            return match self.other_session(&result) {
+                None => Ok((result, served_by)),
+                Some(refused) => Err(EngineError::failed(refused)),
+            };
+        }
+        if handle.info().owns_compaction || served_by == LEGACY || !is_declined(&result) {
+            return Ok((result, served_by));
+        }
+        let reason = result.reason.as_deref().unwrap_or("none given");
+        tracing::info!(engine = served_by, reason, "the engine does not compact; the runtime does");
+        let result = compact_session(self, &at_once, self.message_budget(), instructions.as_deref())?;
+        Ok((result, LEGACY.to_owned()))
+    }
+
     /// Why a compaction that puts another session in the place of this one is not accepted (contract §7.10). Nothing an
     /// engine can reach makes a transcript that could take its place.
     pub(crate) fn other_session(&self, result: &CompactResult) -> Option<String> {

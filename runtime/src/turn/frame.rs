@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use context_engine_interface::{CompactResult, Role};
 use context_engine_loader::{
-    AssembleError, CancelToken, CompactRequest, EngineHandle, EngineTool, LEGACY, PreparedHistory, TurnFacts, TurnTaken,
+    AssembleError, CancelToken, CompactRequest, EngineHandle, EngineTool, PreparedHistory, TurnFacts, TurnTaken,
 };
 use context_engine_transcript::{Message, TokenCounter};
 use tokio::sync::OwnedMutexGuard;
@@ -20,7 +20,6 @@ use super::system::SystemPrompt;
 use super::tools::ToolOutput;
 use crate::RuntimeError;
 use crate::model::{ModelInfo, ToolSpec, Usage};
-use crate::session::compaction::{at_once, compact_session};
 use crate::session::completion::Completer;
 use crate::session::live::{LiveSession, Prompt, Recovery, Scope};
 use crate::session::{CompactionReport, Compactor, Shared};
@@ -196,24 +195,14 @@ impl Frame {
     pub(crate) fn compact_by_hand(&self, request: CompactRequest) -> Result<CompactionReport, RuntimeError> {
         let live = self.live()?;
         let facts = self.facts(&live);
-        let refuse = |reason: String| RuntimeError::Compaction { reason };
         let attempt = Attempt { trigger: Trigger::Manual, attempt: 1, max_attempts: 1, current_tokens: 0 };
-        let before = live.prepared().tokens();
-        let instructions = request.custom_instructions.clone();
-        let request = CompactRequest { token_budget: live.message_budget(), current_tokens: before, ..request };
-        let answer = self.engine.compact(&live.call(&facts.compact(attempt), &self.maintaining(false)), request);
-        let answer = answer.map_err(|error| refuse(error.to_string()))?;
-        if let Some(reason) = live.other_session(&answer.value) {
-            return Err(refuse(reason));
-        }
-        let (mut result, mut served_by) = (answer.value, answer.served_by);
-        // Not its business, and it did not hand it on (report G7).
-        if !result.ok && !result.compacted && !self.engine.info().owns_compaction && served_by != LEGACY {
-            let usable = live.message_budget();
-            result = compact_session(&live, &at_once, usable, instructions.as_deref())
-                .map_err(|error| refuse(error.to_string()))?;
-            LEGACY.clone_into(&mut served_by);
-        }
+        let current_tokens = live.prepared().tokens();
+        let request = CompactRequest { token_budget: live.message_budget(), current_tokens, ..request };
+        let (host_params, scope) = (facts.compact(attempt), self.maintaining(false));
+        // "Nothing to do" is an answer to a person; "not mine" is none.
+        let (result, served_by) = live
+            .compact_with(&self.engine, &host_params, &scope, request, |result| !result.ok)
+            .map_err(|error| RuntimeError::Compaction { reason: error.to_string() })?;
         if result.compacted {
             self.maintain_with(&live, &facts, "compaction", &self.maintaining(false));
         }
