@@ -71,7 +71,8 @@ fn main() {
     let tokio = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a tokio runtime");
     for window in [32_000, 200_000] {
         let loader = Loader::new(LoaderOptions { state_dir: folder.path().join("state"), ..LoaderOptions::default() });
-        let info = ModelInfo { context_window: Some(window), ..ModelInfo::default() };
+        let (provider, id) = ("bench".to_owned(), "quick".to_owned());
+        let info = ModelInfo { provider, id, context_window: Some(window), ..ModelInfo::default() };
         let model = Arc::new(Quick { info, asked: AtomicUsize::new(0) });
         let mut options = RuntimeOptions::new(loader, model);
         let spec =
