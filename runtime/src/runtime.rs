@@ -256,6 +256,9 @@ impl Runtime {
         let info = model.info().clone();
         // What a raw turn asks of nobody is not opened either.
         let engine = self.open(if request.raw { LEGACY } else { asked_for }).await?;
+        // Whatever is put in its place meanwhile: a turn has one engine, and `legacy` when that fails. On a thread that may
+        // wait, because an engine whose quarantine was lifted is opened here.
+        let engine = blocking(move || engine.for_turn()).await?;
         let counter = self.settle_model(session, &info, memory)?;
         let window = Window::new(smaller(info.context_window, options.context_tokens), options.reserve_tokens);
         let overcount = memory.overcount.as_ref().filter(|(id, _)| *id == info.id).map_or(1.0, |(_, over)| *over);

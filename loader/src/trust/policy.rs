@@ -51,14 +51,21 @@ impl TrustPolicy {
         self.allow.iter().flatten().any(|listed| listed == id)
     }
 
-    /// A pin that is no digest matches nothing: whoever wrote it wanted to be safe.
+    /// Whether the build with this digest may be used for `id`, as far as a pin says. A pin that is no digest matches
+    /// nothing: whoever wrote it wanted to be safe.
+    pub(crate) fn pin_allows(&self, id: &str, digest: &str) -> bool {
+        let wanted =
+            |pin: &String| pin.trim().strip_prefix("sha256:").unwrap_or(pin.trim()).eq_ignore_ascii_case(digest);
+        self.pins.get(id).is_none_or(wanted)
+    }
+
     pub(super) fn check_pin(&self, id: &str, digest: Digest) -> Result<(), Problem> {
-        let Some(pin) = self.pins.get(id) else { return Ok(()) };
         let found = digest.to_string();
-        let wanted = pin.trim().strip_prefix("sha256:").unwrap_or(pin.trim());
-        if wanted.eq_ignore_ascii_case(&found) {
-            return Ok(());
+        match self.pins.get(id) {
+            Some(pin) if !self.pin_allows(id, &found) => {
+                Err(Problem::Pin { id: id.to_owned(), expected: pin.clone(), found })
+            }
+            _ => Ok(()),
         }
-        Err(Problem::Pin { id: id.to_owned(), expected: pin.clone(), found })
     }
 }
