@@ -10,16 +10,17 @@ use serde_json::Value;
 
 use crate::error::{LoaderError, Problem, Step, VERSION_IN_MANIFEST};
 use crate::find::{self, Candidate, Origin};
+use crate::hosts;
 use crate::inspect::{self, Inspection};
 use crate::known::Stamp;
 use crate::loader::{LEGACY, Loader};
 use crate::platform::CAN_LOAD;
 use crate::schema;
-use crate::stage::{self, Digest, Staged};
+use crate::stage::{self, Staged};
 use crate::trust;
 
 /// A staged copy that nothing uses is removed when it is older than this: another host may be about to open it.
-const STAGE_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
+const STAGE_LIFETIME: Duration = Duration::from_secs(60 * 60);
 
 /// A plugin that passed everything that can be checked without running it.
 #[derive(Debug, Clone)]
@@ -88,10 +89,17 @@ impl Loader {
             .map(|found| self.trusted(self.check(found?)?))
             .collect();
         settle_ids(&mut found);
-        let keep: Vec<Digest> = found.iter().flatten().map(|plugin| plugin.staged.digest).collect();
-        stage::collect(&self.stages(), &keep, STAGE_LIFETIME);
+        self.collect_stages(&found);
         self.known.retain(&seen);
         found
+    }
+
+    /// Removes copies that no plugin there is needs, and no host that runs has mapped.
+    fn collect_stages(&self, found: &[Result<Plugin, LoaderError>]) {
+        let mut keep: BTreeSet<String> =
+            found.iter().flatten().map(|plugin| plugin.staged.digest.to_string()).chain(self.mapped()).collect();
+        keep.extend(hosts::running(&self.options.state_dir).into_iter().flat_map(|host| host.mapped));
+        stage::collect(&self.stages(), &keep, STAGE_LIFETIME);
     }
 
     /// Checks one library or plugin folder by its path. Runs no plugin code.

@@ -15,7 +15,7 @@
 //! | 6 open | `open`, `dylib` |
 //! | 6 create | `create` |
 //! | 7 call | [`supervise`]; who may be called: [`quarantine`] |
-//! | all again, under handles in use | `reload` |
+//! | all again, under handles in use | `reload`; by itself: `watch`; when asked: [`hosts`] |
 //!
 //! What was learned about a build on the way is kept by [`builds`].
 //!
@@ -30,6 +30,7 @@ mod dlerror;
 mod dylib;
 mod error;
 pub mod find;
+pub mod hosts;
 pub mod inspect;
 mod instances;
 mod known;
@@ -45,6 +46,7 @@ pub mod stage;
 pub mod supervise;
 mod text;
 pub mod trust;
+mod watch;
 
 pub use builds::Builds;
 pub use catalog::Plugin;
@@ -65,3 +67,4 @@ pub use supervise::{
 };
 pub use text::{on_one_line, steers};
 pub use trust::TrustPolicy;
+pub use watch::{TellReloads, WatchOptions, Watcher};

@@ -13,6 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::catalog::Plugin;
@@ -20,6 +21,7 @@ use crate::error::{LoaderError, Problem};
 use crate::instances::InstanceKey;
 use crate::loader::{Attempt, Loader};
 use crate::supervise::{Departure, EngineHandle, Refused, Shared, Source, Standing, Supervised};
+use crate::watch::Told;
 
 /// So many retired copies in one process are worth a warning.
 pub const MANY_RETIRED: usize = 50;
@@ -112,6 +114,8 @@ pub(crate) struct Reloads {
     refused: Mutex<HashMap<InstanceKey, LoaderError>>,
     /// Whether it was said that there are many retired copies.
     said_many: AtomicBool,
+    /// Watchers, which say what engines this host has.
+    watchers: Mutex<Vec<Sender<Told>>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -124,6 +128,14 @@ impl Reloads {
         let mut handles = lock(&self.handles);
         handles.retain(|handle| handle.strong_count() > 0);
         handles.push(Arc::downgrade(handle.shared()));
+        drop(handles);
+        // One that has stopped is forgotten.
+        lock(&self.watchers).retain(|watcher| watcher.send(Told::Engine).is_ok());
+    }
+
+    /// Has a watcher be told when an engine is asked for.
+    pub(crate) fn tell_of_engines(&self, watcher: Sender<Told>) {
+        lock(&self.watchers).push(watcher);
     }
 
     /// What was wrong with this instance before, for who does not try again.
@@ -150,7 +162,8 @@ impl Reloads {
         refused.insert(instance, error.clone());
     }
 
-    fn in_use(&self) -> Vec<Arc<Shared>> {
+    /// The handles that somebody has.
+    pub(crate) fn in_use(&self) -> Vec<Arc<Shared>> {
         let mut handles = lock(&self.handles);
         handles.retain(|handle| handle.strong_count() > 0);
         handles.iter().filter_map(Weak::upgrade).collect()
@@ -215,6 +228,13 @@ impl Loader {
             copies: sum.copies + 1,
             bytes: sum.bytes + opened.mapped,
         })
+    }
+
+    /// Digests of the builds that are mapped.
+    pub(crate) fn mapped(&self) -> Vec<String> {
+        let mut mapped: Vec<String> = lock(&self.modules).keys().map(ToString::to_string).collect();
+        mapped.sort();
+        mapped
     }
 
     fn pass(&self, attempt: Attempt) -> Vec<Reloaded> {

@@ -36,6 +36,14 @@ impl Shared {
         }
     }
 
+    /// Why `legacy` answers.
+    pub(crate) fn why(&self) -> Option<String> {
+        match self.seat() {
+            Seat::Taken(engine) => engine.why_set_aside().map(str::to_owned),
+            Seat::Legacy { why, .. } | Seat::Opening { why } | Seat::Closed { why } => why,
+        }
+    }
+
     /// The plugin that was opened last: where it was found, and its digest.
     pub(crate) fn opened(&self) -> Option<(PathBuf, String)> {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner).clone()
