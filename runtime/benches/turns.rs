@@ -39,7 +39,7 @@ impl Model for Quick {
     ) -> BoxFuture<'a, Result<ModelReply, ModelError>> {
         let asked = self.asked.fetch_add(1, Ordering::Relaxed);
         let mut reply = ModelReply::text(TEXT.repeat(2));
-        if asked % 2 == 0 {
+        if asked.is_multiple_of(2) {
             let call =
                 json!({ "type": "toolCall", "id": format!("c{asked}"), "name": "read", "arguments": { "path": "a" } });
             reply.content.push(call);
@@ -94,8 +94,8 @@ fn main() {
                 started = Instant::now();
             }
         }
-        let opened = Instant::now();
         drop(session);
+        let opened = Instant::now();
         let (session, _) = Session::open(&path).expect("the session");
         println!(
             "  opened again in {:.0} ms, {} messages in context",

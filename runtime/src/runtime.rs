@@ -12,12 +12,13 @@ use context_engine_loader::{CompactRequest, Creation, EngineHandle, HostProfile,
 use context_engine_transcript::TokenCounter;
 use context_engine_transcript::store::NewEntry;
 use serde_json::{Map, Value};
+use tokio::sync::OwnedMutexGuard;
 use tokio::task::spawn_blocking;
 
 use crate::RuntimeError;
 use crate::model::{Model, ModelInfo, Usage};
 use crate::session::completion::Completer;
-use crate::session::{Compactor, ExtractiveCompactor, Session, Turns};
+use crate::session::{Compactor, ExtractiveCompactor, Session};
 use crate::turn::budget::Window;
 use crate::turn::frame::Frame;
 use crate::turn::run::{Events, Turn, now_ms};
@@ -127,7 +128,8 @@ impl Runtime {
     /// Runs one turn: what the person said, the model's reply, and the tools in between.
     ///
     /// Turns of one session come one after the other, in the order in which they were asked for. Dropping the future
-    /// leaves the session as the last written entry has it.
+    /// takes the turn back: the session is as the last written entry has it, and the next turn begins when what was under
+    /// way has ended.
     ///
     /// # Errors
     /// When the turn cannot begin: the transcript cannot be written, or the engine may not be answered for by another
@@ -138,9 +140,9 @@ impl Runtime {
         request: TurnRequest,
         events: Events<'_>,
     ) -> Result<TurnReport, RuntimeError> {
-        let mut memory = session.shared.turn.lock().await;
+        let busy = Arc::clone(&session.shared.turn).lock_owned().await;
         let asked_for = self.engine();
-        let (frame, model, tools) = self.frame(session, &request, &asked_for, &mut memory).await?;
+        let (frame, model, tools) = self.frame(session, &request, &asked_for, busy).await?;
         let has_history = session.state().conversation.recorded().next().is_some();
         let counter = frame.counter;
         let said = session.state().append(vec![user_message(&request)], &counter)?;
@@ -166,7 +168,7 @@ impl Runtime {
             tools,
             cancel: request.cancel.clone(),
             events,
-            memory: &mut memory,
+            told: session.shared.memory().told.take(),
             said,
             given: 0,
             instance,
@@ -187,13 +189,13 @@ impl Runtime {
         session: &Session,
         instructions: Option<String>,
     ) -> Result<CompactResult, RuntimeError> {
-        let Ok(mut memory) = session.shared.turn.try_lock() else {
+        let Ok(busy) = Arc::clone(&session.shared.turn).try_lock_owned() else {
             let reason = "manual compaction unavailable while another embedded run is active".to_owned();
             return Err(RuntimeError::Compaction { reason });
         };
         let request = TurnRequest::default();
         let asked_for = self.engine();
-        let (frame, _, _) = self.frame(session, &request, &asked_for, &mut memory).await?;
+        let (frame, _, _) = self.frame(session, &request, &asked_for, busy).await?;
         let request = CompactRequest {
             force: true,
             manual: true,
@@ -249,7 +251,7 @@ impl Runtime {
         session: &Session,
         request: &TurnRequest,
         asked_for: &str,
-        memory: &mut Turns,
+        busy: OwnedMutexGuard<()>,
     ) -> Result<(Frame, Arc<dyn Model>, ToolSet), RuntimeError> {
         let options = &self.shared.options;
         let model = request.model.clone().unwrap_or_else(|| Arc::clone(&options.model));
@@ -259,9 +261,16 @@ impl Runtime {
         // Whatever is put in its place meanwhile: a turn has one engine, and `legacy` when that fails. On a thread that may
         // wait, because an engine whose quarantine was lifted is opened here.
         let engine = blocking(move || engine.for_turn()).await?;
-        let counter = self.settle_model(session, &info, memory)?;
+        let counter = {
+            let (session, info) = (session.clone(), info.clone());
+            blocking(move || settle_model(&session, &info)).await??
+        };
+        let (overcount, last_usage) = {
+            let memory = session.shared.memory();
+            let known = memory.overcount.as_ref().filter(|(id, _)| *id == info.id);
+            (known.map_or(1.0, |(_, over)| *over), memory.last_usage)
+        };
         let window = Window::new(smaller(info.context_window, options.context_tokens), options.reserve_tokens);
-        let overcount = memory.overcount.as_ref().filter(|(id, _)| *id == info.id).map_or(1.0, |(_, over)| *over);
         let creation = (options.creations)(asked_for);
         let host_tools = request.tools.as_deref().unwrap_or(&options.tools);
         let mut frame = Frame {
@@ -282,7 +291,8 @@ impl Runtime {
             prompt: prompt_text(request),
             is_heartbeat: request.is_heartbeat,
             compacted: None,
-            last_usage: memory.last_usage,
+            last_usage,
+            _busy: Arc::new(busy),
             fence: None,
             cancel: request.cancel.token(),
             model: info,
@@ -298,35 +308,30 @@ impl Runtime {
         frame.available_tools = Arc::clone(&tools.available);
         Ok((frame, model, tools))
     }
-
-    /// Has the session's messages counted and cleaned for the model, and its transcript say which one it is.
-    fn settle_model(
-        &self,
-        session: &Session,
-        model: &ModelInfo,
-        memory: &mut Turns,
-    ) -> Result<TokenCounter, RuntimeError> {
-        let counter = TokenCounter::for_model(Some(&model.id));
-        let recount = memory.counter.is_some_and(|before| before.encoding() != counter.encoding());
-        memory.counter = Some(counter);
-        let name = format!("{}/{}", model.provider, model.id);
-        let mut state = session.state();
-        let before = state.conversation.model().map(str::to_owned);
-        state.conversation.set_model(Some(&name), recount, &counter);
-        if before.is_some_and(|before| before != name)
-            && let Some(store) = state.store_mut()
-        {
-            let (provider, model_id) = (Some(model.provider.clone()), model.id.clone());
-            store.append(NewEntry::ModelChange { provider, model_id })?;
-        }
-        Ok(counter)
-    }
 }
 
 impl std::fmt::Debug for Runtime {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Runtime").field("engine", &self.engine()).finish_non_exhaustive()
     }
+}
+
+/// Has the session's messages counted and cleaned for the model, and its transcript say which one it is.
+fn settle_model(session: &Session, model: &ModelInfo) -> Result<TokenCounter, RuntimeError> {
+    let counter = TokenCounter::for_model(Some(&model.id));
+    let before = session.shared.memory().counter.replace(counter);
+    let recount = before.is_some_and(|before| before.encoding() != counter.encoding());
+    let name = format!("{}/{}", model.provider, model.id);
+    let mut state = session.state();
+    let before = state.conversation.model().map(str::to_owned);
+    state.conversation.set_model(Some(&name), recount, &counter);
+    if before.is_some_and(|before| before != name)
+        && let Some(store) = state.store_mut()
+    {
+        let (provider, model_id) = (Some(model.provider.clone()), model.id.clone());
+        store.append(NewEntry::ModelChange { provider, model_id })?;
+    }
+    Ok(counter)
 }
 
 /// Runs what may wait.

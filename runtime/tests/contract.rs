@@ -135,7 +135,7 @@ fn c34_the_reserve_of_a_large_window_is_not_the_engines_to_spend() {
 
 #[test]
 fn c35_engines_are_not_told_of_the_clients_tools() {
-    let tools = vec![Echo::new("read", "text"), Echo::of_client("ask_user")];
+    let tools = vec![Echo::tool("read", "text"), Echo::of_client("ask_user")];
     let mut host = Host::with(whole(), ScriptedModel::new(["hi"]), |options| options.tools = tools);
     host.ask("hello");
     let line = host.log.take().remove(0);
@@ -215,7 +215,7 @@ fn c40_an_owning_engine_and_an_overflow_in_the_tool_loop() {
     };
     let steps = [read_call(), Step::overflow(Some(90_000)), Step::text("done")];
     let model = ScriptedModel::new(steps).window(100_000);
-    let mut host = Host::with(script, model, |options| options.tools = vec![Echo::new("read", "the text")]);
+    let mut host = Host::with(script, model, |options| options.tools = vec![Echo::tool("read", "the text")]);
     let report = host.ask("go");
     assert!(report.is_answered(), "{:?}", report.end);
     let lines = host.log.take();
@@ -239,7 +239,7 @@ fn c41_a_member_that_fails_in_the_loop_is_offered_the_same_messages_again() {
         ..whole()
     };
     let model = ScriptedModel::new([read_call(), Step::text("done")]);
-    let mut host = Host::with(script, model, |options| options.tools = vec![Echo::new("read", "the text")]);
+    let mut host = Host::with(script, model, |options| options.tools = vec![Echo::tool("read", "the text")]);
     assert!(host.ask("go").is_answered());
     let lines: Vec<String> = host.log.take().into_iter().filter(|line| line.starts_with("after_turn")).collect();
     assert_eq!(
@@ -316,7 +316,7 @@ fn without_after_turn_the_new_messages_are_ingested_at_once_or_one_by_one() {
 #[test]
 fn an_engine_that_does_not_own_compaction_plans_once_for_a_turn() {
     let model = ScriptedModel::new([read_call(), Step::text("done")]);
-    let mut host = Host::with(whole(), model, |options| options.tools = vec![Echo::new("read", "the text")]);
+    let mut host = Host::with(whole(), model, |options| options.tools = vec![Echo::tool("read", "the text")]);
     let report = host.ask("go");
     assert_eq!(host.log.members(), "assemble after_turn maintain");
     assert_eq!(host.prompt(1), "u:go | a:read | t:the text");
@@ -336,4 +336,44 @@ fn what_the_system_prompt_is_added_stands_in_front_of_it() {
         Host::with(script, ScriptedModel::new(["hi"]), |options| options.system.text = Some("Be kind.".into()));
     host.ask("hello");
     assert_eq!(host.model.requests()[0].system.as_deref(), Some("Remember the milk.\n\nBe kind."));
+}
+
+/// Whoever stops waiting takes the turn back, and the next turn waits until the engine has let go of the session.
+#[test]
+fn a_turn_nobody_waits_for_is_taken_back_and_the_next_one_comes_after_it() {
+    let first = std::sync::atomic::AtomicBool::new(true);
+    let still_there = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let seen = std::sync::Arc::clone(&still_there);
+    let (reached, reaches) = std::sync::mpsc::channel();
+    let after_turn = move |ctx: &context_engine_interface::CallContext<'_>, ()| {
+        use std::sync::atomic::Ordering::SeqCst;
+        if !first.swap(false, SeqCst) {
+            assert!(!seen.load(SeqCst), "two turns at once");
+            return Ok(AfterTurnResult::default());
+        }
+        seen.store(true, SeqCst);
+        reached.send(()).expect("the test listens");
+        while !ctx.is_cancelled() {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        seen.store(false, SeqCst);
+        Err(EngineError::new(ErrorCode::CANCELLED, "as the host wished"))
+    };
+    let script = Script { after_turn: Some(Box::new(after_turn)), ..whole() };
+    let mut host = Host::new(script, ScriptedModel::new(["one", "two"]));
+    let (runtime, session) = (host.runtime.clone(), host.session.clone());
+    host.block_on(async {
+        let mut ignored = |_| ();
+        let turn = runtime.run_turn(&session, TurnRequest::text("first"), &mut ignored);
+        let reached = tokio::task::spawn_blocking(move || reaches.recv().expect("the engine is asked"));
+        tokio::select! {
+            _ = turn => unreachable!("the engine does not return before it is told to"),
+            reached = reached => reached.expect("joined"),
+        }
+    });
+    host.log.take();
+    assert!(host.ask("second").is_answered());
+    assert_eq!(host.log.members(), "bootstrap maintain assemble after_turn maintain");
+    assert_eq!(host.transcript(), "user first\nassistant one\nuser second\nassistant two");
 }

@@ -129,7 +129,7 @@ fn conversation(session: &Session) -> Vec<String> {
 fn play(seed: u64, turns: usize) {
     let dice = Dice::new(seed);
     let said = Said::default();
-    let tools = || vec![Echo::new("read", &"line ".repeat(100))];
+    let tools = || vec![Echo::tool("read", &"line ".repeat(100))];
     let mut host = Host::with(engine(&dice), model(&dice, &said), |options| options.tools = tools());
     for turn in 0..turns {
         match dice.below(10) {

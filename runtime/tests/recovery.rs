@@ -88,7 +88,7 @@ fn c14_a_long_tool_loop_is_compacted_inside_the_turn_and_its_question_stays() {
         if calls <= 40 { Step::call(format!("c{calls}"), "read", json!({})) } else { Step::text("done") }
     });
     let question = "Which of these files holds the token \"PELICAN-7\"? Look at all of them.";
-    let tools = vec![Echo::new("read", &words(1_000))];
+    let tools = vec![Echo::tool("read", &words(1_000))];
     let mut host = Host::with(keeps_all(), model.window(20_000), |options| options.tools = tools);
     let report = host.ask(question);
     assert!(report.is_answered(), "{:?}", report.end);
@@ -201,7 +201,7 @@ fn tools_that_ran_are_mentioned_when_the_turn_gives_up() {
         calls += 1;
         if calls == 1 { Step::call("c1", "send", json!({})) } else { Step::overflow(None) }
     });
-    let tools = vec![Echo::new("send", "sent")];
+    let tools = vec![Echo::tool("send", "sent")];
     let mut host = Host::with(keeps_all(), model.window(WINDOW), |options| options.tools = tools);
     let report = host.ask("go");
     let TurnEnd::Failed(error) = &report.end else { panic!("{:?}", report.end) };
@@ -298,7 +298,7 @@ fn g7_an_engine_that_says_not_mine_has_the_host_compact_in_the_same_recovery() {
 fn long_tool_results_are_shortened_before_anything_is_compacted() {
     let steps = [Step::call("c1", "read", json!({})), Step::text("done")];
     let text = format!("START {} END", words(6_000));
-    let tools = vec![Echo::new("read", &text)];
+    let tools = vec![Echo::tool("read", &text)];
     let mut host = Host::with(keeps_all(), ScriptedModel::new(steps).window(8_000), |options| options.tools = tools);
     let report = host.ask("go");
     assert!(report.is_answered(), "{:?}", report.end);
@@ -326,7 +326,7 @@ fn a_window_that_cannot_hold_the_newest_message_is_said() {
 fn a_turn_that_does_not_end_is_stopped() {
     let model = ScriptedModel::from_fn(|request| Step::call(format!("c{}", request.messages.len()), "read", json!({})));
     let mut host = Host::with(keeps_all(), model, |options| {
-        options.tools = vec![Echo::new("read", "more")];
+        options.tools = vec![Echo::tool("read", "more")];
         options.max_calls = 5;
     });
     let report = host.ask("go");

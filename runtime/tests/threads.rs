@@ -79,7 +79,7 @@ fn host(epoch: Arc<Mutex<Option<&'static str>>>, fails_on: Option<usize>) -> (Ho
     let used = Arc::clone(&model);
     let change = move |options: &mut RuntimeOptions| {
         options.model = used;
-        options.tools = vec![Echo::new("read", "the text")];
+        options.tools = vec![Echo::tool("read", "the text")];
     };
     (Host::with(script, context_engine_runtime::model::ScriptedModel::new([""; 0]), change), model)
 }

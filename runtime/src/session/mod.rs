@@ -49,12 +49,18 @@ pub(crate) struct Shared {
     pub(crate) key: Arc<str>,
     pub(crate) path: PathBuf,
     pub(crate) state: Arc<Mutex<SessionState>>,
-    /// Held by the turn or the compaction that changes the session.
-    pub(crate) turn: tokio::sync::Mutex<Turns>,
+    /// Held by the turn or the compaction that changes the session, and by what it still has running when nobody waits for
+    /// it any more.
+    pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
+    pub(crate) memory: Mutex<Turns>,
     pub(crate) maintenance: Arc<Maintenance>,
 }
 
 impl Shared {
+    pub(crate) fn memory(&self) -> MutexGuard<'_, Turns> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Has the transcript written through to the disk. Blocks.
     pub(crate) fn sync(&self) -> Result<(), TranscriptError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -65,8 +71,9 @@ impl Shared {
 /// What one turn leaves for the next.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    /// The instance of the engine that was offered the session.
-    pub(crate) bootstrapped: Option<u64>,
+    /// The instance of the engine that was told all of the session. Nobody while a turn runs, and after one that had no good
+    /// end.
+    pub(crate) told: Option<u64>,
     /// How many tokens the provider counts where one is counted here, at least 1.
     pub(crate) overcount: Option<(String, f64)>,
     /// What the last call cost, and when, in milliseconds since the Unix epoch.
@@ -98,8 +105,9 @@ impl Session {
         let (id, path) = (Arc::from(store.id()), store.path().to_owned());
         let key = format!("agent:{MAIN_AGENT}:{id}").into();
         let state = Arc::new(Mutex::new(SessionState::of(store, &counter)?));
-        let turn = tokio::sync::Mutex::new(Turns { counter: Some(counter), ..Turns::default() });
-        Ok(Session { shared: Arc::new(Shared { id, key, path, state, turn, maintenance: Arc::default() }) })
+        let memory = Mutex::new(Turns { counter: Some(counter), ..Turns::default() });
+        let (turn, maintenance) = (Arc::default(), Arc::default());
+        Ok(Session { shared: Arc::new(Shared { id, key, path, state, turn, memory, maintenance }) })
     }
 
     /// The session's id.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use context_engine_interface::CompactResult;
 use context_engine_loader::{CancelToken, CompactRequest, EngineHandle, EngineTool, TurnFacts, TurnTaken};
 use context_engine_transcript::{Message, TokenCounter};
+use tokio::sync::OwnedMutexGuard;
 
 use super::budget::Window;
 use super::facts::{Attempt, Facts, Trigger};
@@ -53,6 +54,8 @@ pub(crate) struct Frame {
     /// The turn's own first entry: what engines read ends before it, until the turn is answered.
     pub(crate) fence: Option<Arc<str>>,
     pub(crate) cancel: CancelToken,
+    /// Keeps the session from the next turn as long as a call of this one is under way, whoever still waits for it.
+    pub(crate) _busy: Arc<OwnedMutexGuard<()>>,
 }
 
 /// What became of a finished turn in the engine.

@@ -15,7 +15,7 @@ use crate::RuntimeError;
 use crate::model::{
     Follows, Model, ModelError, ModelErrorKind, ModelEvent, ModelReply, ModelRequest, Place, StopReason, Usage,
 };
-use crate::session::{Prompt, Turns};
+use crate::session::Prompt;
 
 /// Where the events of a turn go.
 pub(crate) type Events<'a> = &'a mut (dyn FnMut(TurnEvent) + Send);
@@ -27,7 +27,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) tools: ToolSet,
     pub(crate) cancel: TurnCancel,
     pub(crate) events: Events<'a>,
-    pub(crate) memory: &'a mut Turns,
+    /// The instance of the engine that was told all of the session before the turn.
+    pub(crate) told: Option<u64>,
     /// What was said in the turn, in order.
     pub(crate) said: Vec<Arc<Message>>,
     /// How much of it the engine was given, and which instance of it.
@@ -38,6 +39,15 @@ pub(crate) struct Turn<'a> {
     pub(crate) max_calls: usize,
     pub(crate) raw: bool,
     pub(crate) report: TurnReport,
+}
+
+/// Takes the turn back when it is dropped: its future was.
+struct TakenBack(TurnCancel);
+
+impl Drop for TakenBack {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
 }
 
 /// Why a turn goes no further.
@@ -64,10 +74,10 @@ impl From<RuntimeError> for Stop {
 impl Turn<'_> {
     /// Runs the turn to its end, whichever that is. What the person said is in the transcript already.
     pub(crate) async fn run(mut self, has_history: bool) -> TurnReport {
+        // Whoever stops waiting for the turn takes it back: nothing of it goes on behind their back.
+        let taken_back = TakenBack(self.cancel.clone());
         let ended = self.answer(has_history).await;
-        if ended.is_err() {
-            self.memory.bootstrapped = None;
-        }
+        std::mem::forget(taken_back);
         self.report.end = match ended {
             Ok(()) => TurnEnd::Answered,
             Err(Stop::Aborted { partial }) => {
@@ -125,13 +135,11 @@ impl Turn<'_> {
     /// turn that it was not given. So a turn that `legacy` answered, or that failed, leaves no gap.
     async fn bootstrap(&mut self, has_history: bool) -> Result<(), Stop> {
         let instance = self.frame.engine.instance();
-        if self.memory.bootstrapped == Some(instance) {
+        if self.told == Some(instance) {
             return Ok(());
         }
         if has_history {
             self.on_thread(|frame| frame.bootstrap()).await?;
-            // Its successor, when it failed in there, has nothing to take over.
-            self.memory.bootstrapped = Some(self.frame.engine.instance());
         }
         Ok(())
     }
@@ -187,11 +195,10 @@ impl Turn<'_> {
         let from = if instance == self.instance { self.given } else { 0 };
         let said = self.said[from..].to_vec();
         self.frame.fence = None;
-        self.memory.bootstrapped = None;
         let refused = match self.on_thread(move |frame| frame.hand_over(&said, true)).await {
             Ok(taken) if taken.taken => {
                 if taken.served_by == self.frame.engine.info().id {
-                    self.memory.bootstrapped = Some(instance);
+                    self.frame.session.memory().told = Some(instance);
                 }
                 let maintained = self.on_thread(|frame| frame.maintain_after_turn()).await;
                 maintained.err().map(|stop| stop.reason())
@@ -262,7 +269,7 @@ impl Turn<'_> {
             Ok(Recovered::Prompt { prompt, compacted, truncated, overcount }) => {
                 self.frame.budget = budget;
                 if overcount > 1.0 {
-                    self.memory.overcount = Some((self.frame.model.id.clone(), overcount));
+                    self.frame.session.memory().overcount = Some((self.frame.model.id.clone(), overcount));
                 }
                 self.report.compactions += usize::from(compacted);
                 self.report.truncated += truncated;
@@ -306,8 +313,8 @@ impl Turn<'_> {
         self.report.usage.cache_read += usage.cache_read;
         self.report.usage.cache_write += usage.cache_write;
         if let Some(usage) = reply.usage {
-            self.memory.last_usage = Some((usage, now_ms()));
-            self.frame.last_usage = self.memory.last_usage;
+            self.frame.last_usage = Some((usage, now_ms()));
+            self.frame.session.memory().last_usage = self.frame.last_usage;
         }
         let stop = if calls.is_empty() { reply.stop } else { StopReason::ToolUse };
         let mut message = self.reply_map(reply.content.clone(), stop.name());

@@ -34,9 +34,12 @@ pub struct Script {
     pub ingest_batch: Option<Answer<Vec<String>, IngestBatchResult>>,
     pub after_turn: Option<Answer<(), AfterTurnResult>>,
     pub assemble: Option<Planner>,
-    pub compact:
-        Option<Box<dyn Fn(&CallContext<'_>, CompactParams<'_>) -> Result<CompactResult, EngineError> + Send + Sync>>,
+    pub compact: Option<Compactor>,
 }
+
+/// How an engine compacts.
+pub type Compactor =
+    Box<dyn Fn(&CallContext<'_>, CompactParams<'_>) -> Result<CompactResult, EngineError> + Send + Sync>;
 
 /// How an engine plans.
 pub type Planner = Box<dyn Fn(&AssembleParams<'_>) -> Result<Assembly, EngineError> + Send + Sync>;
@@ -175,7 +178,7 @@ pub struct Echo {
 }
 
 impl Echo {
-    pub fn new(name: &str, answer: &str) -> Arc<dyn Tool> {
+    pub fn tool(name: &str, answer: &str) -> Arc<dyn Tool> {
         Echo::made(name, answer, false)
     }
 
