@@ -23,6 +23,7 @@ mod runtime;
 mod secret;
 pub mod session;
 pub mod turn;
+mod watch;
 
 pub use config::Config;
 pub use error::RuntimeError;

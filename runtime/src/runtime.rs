@@ -24,6 +24,7 @@ use crate::turn::frame::Frame;
 use crate::turn::run::{Events, Turn, now_ms};
 use crate::turn::tools::ToolSet;
 use crate::turn::{SettingsFacts, SystemPrompt, Tool, TurnEnd, TurnReport, TurnRequest};
+use crate::watch::Configured;
 
 /// The most calls of one turn, unless a host says otherwise: nobody is helped by a loop that costs money.
 const MAX_CALLS: usize = 500;
@@ -93,6 +94,8 @@ pub struct Runtime {
 
 struct Shared {
     options: RuntimeOptions,
+    /// What engines are created with: the options', and what was configured since.
+    configured: Arc<Configured>,
     slot: RwLock<String>,
     /// Engines that were opened, by id.
     engines: Mutex<HashMap<String, EngineHandle>>,
@@ -102,7 +105,8 @@ impl Runtime {
     /// A runtime with these options. Opens nothing yet.
     pub fn new(options: RuntimeOptions) -> Runtime {
         let slot = RwLock::new(options.engine.clone());
-        Runtime { shared: Arc::new(Shared { options, slot, engines: Mutex::default() }) }
+        let configured = Configured::new(Arc::clone(&options.creations));
+        Runtime { shared: Arc::new(Shared { options, configured, slot, engines: Mutex::default() }) }
     }
 
     /// Id of the engine in the slot.
@@ -232,13 +236,23 @@ impl Runtime {
         let (runtime, id) = (self.clone(), id.to_owned());
         blocking(move || {
             let options = &runtime.shared.options;
-            let creation = (options.creations)(&id);
+            // Not the runtime itself: it owns the handle that asks.
+            let (configured, asked) = (Arc::clone(&runtime.shared.configured), id.clone());
+            let creation = Arc::new(move || configured.creation(&asked));
             let engine =
-                options.loader.engine(&id, &creation).map_err(|error| RuntimeError::Engine(Box::new(error)))?;
+                options.loader.engine_with(&id, creation).map_err(|error| RuntimeError::Engine(Box::new(error)))?;
             // Another session may have been faster.
             Ok(runtime.engines().entry(id).or_insert(engine).clone())
         })
         .await?
+    }
+
+    pub(crate) fn loader(&self) -> &Loader {
+        &self.shared.options.loader
+    }
+
+    pub(crate) fn configured(&self) -> &Configured {
+        &self.shared.configured
     }
 
     fn engines(&self) -> std::sync::MutexGuard<'_, HashMap<String, EngineHandle>> {
@@ -271,7 +285,7 @@ impl Runtime {
             (known.map_or(1.0, |(_, over)| *over), memory.last_usage)
         };
         let window = Window::new(smaller(info.context_window, options.context_tokens), options.reserve_tokens);
-        let creation = (options.creations)(asked_for);
+        let creation = self.shared.configured.creation(asked_for);
         let host_tools = request.tools.as_deref().unwrap_or(&options.tools);
         let mut frame = Frame {
             session: Arc::clone(&session.shared),
