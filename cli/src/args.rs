@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use context_engine_runtime::TurnRange;
 
 use crate::compare::CompareArgs;
+use crate::reload::ReloadArgs;
 use crate::sessions::SessionsCommand;
 
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (engine schema 1)");
@@ -132,6 +133,8 @@ pub(crate) enum PluginsCommand {
     List(ListArgs),
     /// Read one library or plugin folder and say whether it would be used; runs nothing of it
     Inspect(InspectArgs),
+    /// Have the hosts that run look at their plugins now, and say what each of them did
+    Reload(ReloadArgs),
 }
 
 #[derive(Debug, Args)]

@@ -8,9 +8,11 @@ mod args;
 mod compare;
 mod doctor;
 mod error;
+mod hosts;
 mod output;
 mod plugins;
 mod quarantine;
+mod reload;
 mod replay;
 mod sessions;
 mod setup;
@@ -51,6 +53,7 @@ fn run(command: &Command) -> Result<ExitCode, CliError> {
         Command::Sessions(command) => sessions::run(command),
         Command::Plugins(PluginsCommand::List(args)) => plugins::list(args),
         Command::Plugins(PluginsCommand::Inspect(args)) => plugins::inspect(args),
+        Command::Plugins(PluginsCommand::Reload(args)) => reload::run(args),
         Command::Quarantine(QuarantineCommand::List(args)) => quarantine::list(args),
         Command::Quarantine(QuarantineCommand::Why(args)) => quarantine::why(args),
         Command::Quarantine(QuarantineCommand::Clear(args)) => quarantine::clear(args),

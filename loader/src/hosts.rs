@@ -56,6 +56,8 @@ pub struct EngineInUse {
     pub id: String,
     /// SHA-256 of the build that serves; none when `legacy` does.
     pub digest: Option<String>,
+    /// Since when, in milliseconds since 1970.
+    pub since_ms: Option<u64>,
     /// Why `legacy` serves.
     pub why: Option<String>,
 }

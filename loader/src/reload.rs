@@ -11,7 +11,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -20,7 +19,7 @@ use crate::catalog::Plugin;
 use crate::error::{LoaderError, Problem};
 use crate::instances::InstanceKey;
 use crate::loader::{Attempt, Loader};
-use crate::supervise::{Departure, EngineHandle, Refused, Shared, Source, Standing, Supervised};
+use crate::supervise::{Departure, EngineHandle, LastOpened, Refused, Shared, Source, Standing, Supervised};
 use crate::watch::Told;
 
 /// So many retired copies in one process are worth a warning.
@@ -281,7 +280,7 @@ impl Loader {
             }
             Some(Outcome::Kept { digest: digest.clone(), why: Box::new(refused.error) })
         };
-        let plugin = match self.meant(source, found, &before, serving.is_some()) {
+        let plugin = match self.meant(source, found, before.as_ref(), serving.is_some()) {
             Ok(plugin) => plugin,
             Err(why) => {
                 let Some(engine) = &serving else { return keep(why.into()) };
@@ -308,7 +307,7 @@ impl Loader {
             return None;
         }
         self.reloads.swaps.fetch_add(1, Ordering::Relaxed);
-        if let Some((_, from)) = before {
+        if let Some(LastOpened { digest: from, .. }) = before {
             // Of a build that failed, its instance is gone already.
             self.reloads.leaves(from, serving.as_ref());
         }
@@ -324,11 +323,11 @@ impl Loader {
         &self,
         source: &Source,
         found: &[Result<Plugin, LoaderError>],
-        before: &Option<(PathBuf, String)>,
+        before: Option<&LastOpened>,
         serves: bool,
     ) -> Result<Plugin, LoaderError> {
         let meant = self.find_in(found, &source.id);
-        let Some((path, _)) = before.as_ref().filter(|_| serves) else { return meant };
+        let Some(LastOpened { path, .. }) = before.filter(|_| serves) else { return meant };
         let in_place =
             found.iter().filter_map(|found| found.as_ref().err()).find(|error| path.starts_with(&error.path));
         match (&meant, in_place) {

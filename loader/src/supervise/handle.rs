@@ -35,8 +35,18 @@ pub(crate) struct Shared {
     pub(super) host: HostProfile,
     /// Where the engine asked for comes from; `None` when that is `legacy` or linked.
     pub(crate) source: Option<Source>,
-    /// The plugin that was opened last: where it was found, and its digest.
-    pub(super) opened: Mutex<Option<(PathBuf, String)>>,
+    /// The plugin that was opened last.
+    pub(super) opened: Mutex<Option<LastOpened>>,
+}
+
+/// The plugin that took the seat last.
+#[derive(Debug, Clone)]
+pub(crate) struct LastOpened {
+    /// Where it lies.
+    pub(crate) path: PathBuf,
+    pub(crate) digest: String,
+    /// When it took the seat, in milliseconds since 1970.
+    pub(crate) at_ms: u64,
 }
 
 /// Says what an engine is created with, each time it is opened.
@@ -307,9 +317,11 @@ impl Shared {
 
 impl Seat {
     /// The plugin of the engine that sits in it.
-    fn opened(&self) -> Option<(PathBuf, String)> {
+    fn opened(&self) -> Option<LastOpened> {
         let Seat::Taken(engine) = self else { return None };
-        engine.subject().map(|subject| (subject.path.clone(), subject.digest.clone()))
+        let subject = engine.subject()?;
+        let (path, digest) = (subject.path.clone(), subject.digest.clone());
+        Some(LastOpened { path, digest, at_ms: crate::hosts::now_ms() })
     }
 }
 

@@ -63,7 +63,7 @@ pub use threads::{MAX_LOST, MAX_THREADS};
 pub use tools::{EngineTool, ToolAnswer};
 pub use turn::{TurnFacts, TurnTaken};
 
-pub(crate) use handle::{Refused, Shared, Source};
+pub(crate) use handle::{LastOpened, Refused, Shared, Source};
 pub(crate) use host_params::HostParamPolicy;
 pub(crate) use instance::{Engine, Instance};
 pub(crate) use lease::Lease;

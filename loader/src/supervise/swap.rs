@@ -4,10 +4,10 @@
 //! done before, with the old instance in its seat; a call sees one exchange under the seat's lock. Who sits there already
 //! is told by the instance, so a handle that was disposed of, or whose instance was, stays as it is.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
-use super::handle::{Refused, Seat, Shared};
+use super::handle::{LastOpened, Refused, Seat, Shared};
 use super::{EngineHandle, Supervised};
 
 /// How a handle stands before a reload.
@@ -44,15 +44,15 @@ impl Shared {
         }
     }
 
-    /// The plugin that was opened last: where it was found, and its digest.
-    pub(crate) fn opened(&self) -> Option<(PathBuf, String)> {
+    /// The plugin that took the seat last.
+    pub(crate) fn opened(&self) -> Option<LastOpened> {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Remembers where the plugin lies: it may have been renamed.
-    pub(crate) fn found_at(&self, path: &std::path::Path) {
-        if let Some((at, _)) = &mut *self.opened.lock().unwrap_or_else(PoisonError::into_inner) {
-            path.clone_into(at);
+    pub(crate) fn found_at(&self, path: &Path) {
+        if let Some(opened) = &mut *self.opened.lock().unwrap_or_else(PoisonError::into_inner) {
+            path.clone_into(&mut opened.path);
         }
     }
 

@@ -300,7 +300,8 @@ impl Loader {
                 Standing::Closed => continue,
             };
             let why = if digest.is_none() { handle.why() } else { None };
-            let engine = EngineInUse { id: source.id.clone(), digest, why };
+            let since_ms = handle.opened().filter(|_| digest.is_some()).map(|opened| opened.at_ms);
+            let engine = EngineInUse { id: source.id.clone(), digest, since_ms, why };
             if !engines.contains(&engine) {
                 engines.push(engine);
             }
