@@ -19,6 +19,7 @@ use context_engine_tests::build::library_name;
 use context_engine_tests::faulty::{Faulty, served_by};
 use context_engine_tests::host::TestHost;
 use context_engine_tests::session::answer;
+use context_engine_tests::swaps::{Plan, run};
 use context_engine_tests::variants::{alpha, put, variant};
 use serde_json::json;
 
@@ -345,4 +346,14 @@ fn staged_copies_of_retired_builds_stay_while_a_host_has_them() {
     assert_eq!(other.scan().len(), 1);
     assert!(!stray.exists());
     assert_eq!(names(&stages).len(), 2, "{:?}", names(&stages));
+}
+
+/// Every call is answered by one build or another while builds come and go, none by `legacy`, none fails, and no turn has
+/// two. A short one of what `reload_soak` runs for half a minute.
+#[test]
+fn no_call_is_dropped_while_the_engine_is_replaced() {
+    let plan = Plan { lasts: Duration::from_secs(3), rate: 1_000, swaps: 10, builds: 4 };
+    let done = run(plan);
+    assert_eq!((done.others, done.mixed), (Vec::<String>::new(), 0));
+    assert_eq!((done.swaps, done.by_build.len()), (10, 4));
 }
