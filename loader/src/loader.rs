@@ -240,9 +240,10 @@ impl Loader {
             let (loader, id, creation) = (self.clone(), id.to_owned(), Arc::clone(&creation));
             Box::new(move || loader.open(&id, &creation()))
         };
+        let passes = self.reloads.passes();
         let source = Source { id: id.to_owned(), creation, opener };
         let handle = EngineHandle::open(source, legacy, (self.quarantine.clone(), host, self.options.on_failure))?;
-        self.reloads.gave_out(&handle);
+        self.reloads.gave_out(&handle, passes);
         Ok(handle)
     }
 

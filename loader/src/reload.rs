@@ -105,6 +105,8 @@ pub(crate) struct Reloads {
     handles: Mutex<Vec<Weak<Shared>>>,
     /// One pass at a time.
     passing: Mutex<()>,
+    /// Passes that have begun.
+    passes: AtomicU64,
     swaps: AtomicU64,
     /// Builds that were replaced, by digest.
     left: Mutex<HashSet<String>>,
@@ -122,14 +124,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Reloads {
-    /// A handle is in use from now on.
-    pub(crate) fn gave_out(&self, handle: &EngineHandle) {
+    /// How many passes have begun: for who opens an engine, to be handed to [`gave_out`](Self::gave_out).
+    pub(crate) fn passes(&self) -> u64 {
+        self.passes.load(Ordering::Acquire)
+    }
+
+    /// A handle is in use from now on. When another pass has begun since `passes`, it may have looked before the handle was
+    /// known, and after its engine was opened.
+    pub(crate) fn gave_out(&self, handle: &EngineHandle, passes: u64) {
         let mut handles = lock(&self.handles);
         handles.retain(|handle| handle.strong_count() > 0);
         handles.push(Arc::downgrade(handle.shared()));
         drop(handles);
         // One that has stopped is forgotten.
-        lock(&self.watchers).retain(|watcher| watcher.send(Told::Engine).is_ok());
+        let missed = self.passes() != passes;
+        lock(&self.watchers).retain(|watcher| watcher.send(Told::Engine { missed }).is_ok());
     }
 
     /// Has a watcher be told when an engine is asked for.
@@ -238,6 +247,7 @@ impl Loader {
 
     fn pass(&self, attempt: Attempt) -> Vec<Reloaded> {
         let _one_at_a_time = lock(&self.reloads.passing);
+        self.reloads.passes.fetch_add(1, Ordering::AcqRel);
         let handles = self.reloads.in_use();
         let mut done: Vec<Reloaded> = Vec::new();
         if !handles.is_empty() {

@@ -92,8 +92,10 @@ struct Shared {
 pub(crate) enum Told {
     /// Something changed, as the system says.
     Changed(Result<notify::Event, notify::Error>),
-    /// A session asked for an engine.
-    Engine,
+    /// A session asked for an engine. `missed`: a look was taken while it was opened, and may not have seen it.
+    Engine {
+        missed: bool,
+    },
     Stop,
 }
 
@@ -174,7 +176,8 @@ impl Watching {
                         next = (now + self.options.settle).min(latest);
                     }
                 }
-                Ok(Told::Engine) => self.announce(),
+                Ok(Told::Engine { missed: true }) => next = Instant::now(),
+                Ok(Told::Engine { missed: false }) => self.announce(),
                 Err(RecvTimeoutError::Timeout) => {
                     first_change = None;
                     next = self.look();
@@ -223,12 +226,11 @@ impl Watching {
     fn watch_places(&mut self) {
         let Some(system) = &mut self.system else { return };
         let (loader, state) = (&self.loader, &self.loader.options.state_dir);
-        let mut directories: Vec<PathBuf> =
-            loader.directories().iter().map(|directory| directory.path.clone()).collect();
+        let plugins = loader.directories().iter().map(|directory| directory.path.clone()).collect();
         // A quarantine that is lifted lets a build be tried again.
-        directories.push(state.join("quarantine"));
-        let files = self.options.files.iter().cloned().chain([state.join(hosts::ASKED)]).collect();
-        if let Err(error) = self.places.set(system, &Interests { directories, files }) {
+        let own = [state.join(hosts::ASKED), state.join("quarantine")];
+        let others = self.options.files.iter().cloned().chain(own).collect();
+        if let Err(error) = self.places.set(system, &Interests { plugins, others }) {
             self.cannot_watch(&error);
             self.system = None;
         }
