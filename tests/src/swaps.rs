@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use context_engine_loader::{Creation, EngineHandle, Loader, LoaderOptions, Probe
 use crate::build;
 use crate::host::TestHost;
 use crate::session::{BUDGET, assemble, three_turns};
-use crate::variants::{alpha, put};
+use crate::variants::{numbered, put};
 
 /// Threads that call.
 const CALLERS: u32 = 4;
@@ -57,20 +58,20 @@ pub struct Swapped {
     pub resident: (u64, u64),
 }
 
-/// Runs the plan.
+/// Runs the plan with this build of `alpha`, and others made of it.
 ///
 /// # Panics
 /// When a build is not taken within a minute.
-pub fn run(plan: Plan) -> Swapped {
+pub fn run(plan: Plan, alpha: &Path) -> Swapped {
     let host = TestHost::new();
-    let file = put(&host.plugins().join(build::library_name("alpha")), alpha(0));
+    let file = put(&host.plugins().join(build::library_name("alpha")), numbered(alpha, 0));
     let args = vec!["probe-plugin".into()];
     let probe = Some(ProbeOptions { child_exe: build::command(), args, deadline: DEFAULT_DEADLINE });
     let loader = Loader::new(LoaderOptions { probe, ..host.options() });
     let handle = loader.engine("alpha", &Creation::default()).expect("a handle");
     let _watcher = loader.watch(WatchOptions::default()).expect("a watcher");
     let (stop, newest) = (AtomicBool::new(false), AtomicUsize::new(usize::MAX));
-    let builds: Vec<Vec<u8>> = (0..plan.builds).map(alpha).collect();
+    let builds: Vec<Vec<u8>> = (0..plan.builds).map(|number| numbered(alpha, number)).collect();
     let mut swapped = Swapped::default();
     thread::scope(|scope| {
         let call = || calls(&handle, plan.rate / CALLERS, (&stop, &newest));

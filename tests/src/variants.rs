@@ -14,7 +14,13 @@ const SHOWN: &[u8] = b" with the helper of ";
 /// Build number `number` of `alpha`: its prompts begin with `alpha v007 the helper of alpha`.
 #[track_caller]
 pub fn alpha(number: usize) -> Vec<u8> {
-    let mut bytes = fs::read(plugin("alpha")).expect("built");
+    numbered(&plugin("alpha"), number)
+}
+
+/// The same, of this build of `alpha`.
+#[track_caller]
+pub fn numbered(library: &Path, number: usize) -> Vec<u8> {
+    let mut bytes = fs::read(library).expect("built");
     let places: Vec<usize> = (0..bytes.len() - SHOWN.len()).filter(|at| bytes[*at..].starts_with(SHOWN)).collect();
     assert_eq!(places.len(), 1, "the text stands there once");
     let shown = format!(" v{:03} the helper of ", number % 1_000);

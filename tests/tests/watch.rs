@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use context_engine_loader::{
     Creation, EngineHandle, Loader, LoaderOptions, Outcome, Reloaded, WatchOptions, Watcher, hosts,
 };
-use context_engine_tests::build::library_name;
+use context_engine_tests::build::{library_name, plugin};
 use context_engine_tests::faulty::{Faulty, served_by};
 use context_engine_tests::host::TestHost;
 use context_engine_tests::session::answer;
@@ -353,7 +353,7 @@ fn staged_copies_of_retired_builds_stay_while_a_host_has_them() {
 #[test]
 fn no_call_is_dropped_while_the_engine_is_replaced() {
     let plan = Plan { lasts: Duration::from_secs(3), rate: 1_000, swaps: 10, builds: 4 };
-    let done = run(plan);
+    let done = run(plan, &plugin("alpha"));
     assert_eq!((done.others, done.mixed), (Vec::<String>::new(), 0));
     assert_eq!((done.swaps, done.by_build.len()), (10, 4));
 }

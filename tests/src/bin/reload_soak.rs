@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use context_engine_tests::build::{Build, library_name};
 use context_engine_tests::swaps::{Plan, Swapped, run};
 
 const RATE: u32 = 1_000;
@@ -19,7 +20,9 @@ fn main() {
         swaps,
         builds: given(2, swaps + 1).clamp(2, 1_000),
     };
-    let done = run(plan);
+    // As its users have it: what a copy costs is asked of no debug build.
+    let built = Build::engines("test-plugins").arg("--package=alpha").profile("release").run();
+    let done = run(plan, &built.join(library_name("alpha")));
     let Swapped { by_build, others, mixed, calls, pauses, first_calls, swaps, retired, resident: (before, after) } =
         done;
     println!("{} calls by {} builds, {} by anybody else", by_build.values().sum::<u64>(), by_build.len(), others.len());
