@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use context_engine_runtime::TurnRange;
 
 use crate::compare::CompareArgs;
-use crate::plugins::args::{InstallArgs, PackArgs, SelectArgs, SwitchArgs, TrustArgs, UninstallArgs};
+use crate::plugins::args::{InstallArgs, PackArgs, ReloadArgs, SelectArgs, SwitchArgs, TrustArgs, UninstallArgs};
 use crate::sessions::SessionsCommand;
 
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (engine schema 1)");
@@ -147,6 +147,8 @@ pub(crate) enum PluginsCommand {
     Disable(SwitchArgs),
     /// Let plugins of a workspace be used, by path and digest
     Trust(TrustArgs),
+    /// Have the hosts that run look at their plugins now, and say what each of them did
+    Reload(ReloadArgs),
 }
 
 #[derive(Debug, Args)]

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use context_engine_loader::hosts::running;
 use context_engine_loader::quarantine::Record;
 use context_engine_loader::{LEGACY, LoaderError, OnFailure, Origin, Plugin, Step, on_one_line};
 use context_engine_runtime::Config;
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 use crate::Outcome;
 use crate::args::DoctorArgs;
 use crate::error::CliError;
+use crate::hosts;
 use crate::output::{json_line, line, path_json};
 use crate::plugins::{is_finding, verdict, verdict_json};
 use crate::sessions;
@@ -33,7 +35,9 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
     let strict = host.config.on_failure() == OnFailure::Stop;
     let (serves, why) = serving(&host, asked, &checked);
     let sessions = sessions::overview(&host.home.sessions());
-    let finding = checked.iter().any(Checked::is_finding) || why.is_some() || sessions.damaged;
+    let running = running(&host.home.state());
+    let worn = running.iter().any(hosts::is_worth_a_restart);
+    let finding = checked.iter().any(Checked::is_finding) || why.is_some() || sessions.damaged || worn;
     if args.json {
         let directories: Vec<Value> = host.directories.iter().map(|directory| path_json(&directory.path)).collect();
         json_line(&json!({
@@ -46,6 +50,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
             "serves": if strict && why.is_some() { Value::Null } else { serves.into() },
             "why": why,
             "plugins": checked.iter().map(Checked::json).collect::<Vec<_>>(),
+            "hosts": running.iter().map(hosts::json).collect::<Vec<_>>(),
             "sessions": sessions.json,
         }))?;
     } else {
@@ -74,6 +79,11 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
             let (engine, reason) = (&crash.subject.engine, on_one_line(&crash.reason));
             line(format_args!("crash     {engine}: {reason}"))?;
         }
+        for host in &running {
+            for (at, told) in hosts::lines(host).iter().enumerate() {
+                line(format_args!("{}{told}", if at == 0 { "host      " } else { "            " }))?;
+            }
+        }
         for (at, told) in sessions.lines.iter().enumerate() {
             line(format_args!(
                 "{:<9} {}{told}",
@@ -97,13 +107,13 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
 }
 
 /// What is known of one plugin.
-enum Checked {
+pub(crate) enum Checked {
     /// A step that reads files refused it.
     Refused(LoaderError),
     Read(Box<Read>),
 }
 
-struct Read {
+pub(crate) struct Read {
     plugin: Plugin,
     /// What of the engine's configuration does not fit the plugin's schema.
     misfit: Option<String>,
@@ -120,7 +130,8 @@ enum Probed {
     Failed(String),
 }
 
-fn check(host: &Host, found: Result<Plugin, LoaderError>, no_probe: bool) -> Checked {
+/// Takes what was found through the steps a host would take it through.
+pub(crate) fn check(host: &Host, found: Result<Plugin, LoaderError>, no_probe: bool) -> Checked {
     let plugin = match found {
         Ok(plugin) => plugin,
         Err(error) => return Checked::Refused(error),
@@ -171,21 +182,21 @@ fn story(record: &Record) -> String {
 }
 
 impl Checked {
-    fn id(&self) -> Option<&str> {
+    pub(crate) fn id(&self) -> Option<&str> {
         match self {
             Checked::Refused(error) => error.engine.as_deref(),
             Checked::Read(read) => Some(&read.plugin.info().id),
         }
     }
 
-    fn is_finding(&self) -> bool {
+    pub(crate) fn is_finding(&self) -> bool {
         match self {
             Checked::Refused(error) => is_finding(&Err(error.clone())),
             Checked::Read(read) => read.obstacle().is_some(),
         }
     }
 
-    fn describe(&self) -> Result<(), CliError> {
+    pub(crate) fn describe(&self) -> Result<(), CliError> {
         let step = |name: &str, outcome: &str| line(format_args!("            {name:<11} {}", on_one_line(outcome)));
         let passed = |before: Option<Step>| {
             let passed = READING.iter().take_while(|step| before.is_none_or(|before| **step < before));
@@ -232,7 +243,7 @@ impl Checked {
         Ok(())
     }
 
-    fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let read = match self {
             Checked::Refused(error) => return verdict_json(Err(error)),
             Checked::Read(read) => read,
@@ -266,7 +277,7 @@ pub(crate) fn obstacle(host: &Host, id: &str) -> Option<String> {
 }
 
 /// The engine that would serve, and why it is not the one in the slot.
-fn serving(host: &Host, asked: &str, checked: &[Checked]) -> (String, Option<String>) {
+pub(crate) fn serving(host: &Host, asked: &str, checked: &[Checked]) -> (String, Option<String>) {
     if matches!(asked, "" | "none" | LEGACY) {
         return (LEGACY.to_owned(), None);
     }

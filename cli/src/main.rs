@@ -8,6 +8,7 @@ mod args;
 mod compare;
 mod doctor;
 mod error;
+mod hosts;
 mod output;
 mod plugins;
 mod quarantine;

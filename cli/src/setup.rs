@@ -1,7 +1,5 @@
 //! What every command needs: logs, configuration, a loader.
 
-use std::path::{Path, PathBuf};
-
 use context_engine_loader::probe::DEFAULT_DEADLINE;
 use context_engine_loader::{Creation, HostProfile, Loader, LoaderOptions, Origin, PluginDirectory, ProbeOptions};
 use context_engine_runtime::{Config, Home};
@@ -44,8 +42,7 @@ impl Host {
         let home = Home::from_env()?;
         let config = Config::read(&home.config())?;
         let directories: Vec<PluginDirectory> = if asked.plugins.is_empty() {
-            let configured = config.plugins.load.paths.iter().map(|path| expand(path)).chain([home.plugins()]);
-            configured.map(PluginDirectory::from).chain(workspace()).collect()
+            home.plugin_directories(&config).into_iter().chain(workspace()).collect()
         } else {
             asked.plugins.iter().cloned().map(PluginDirectory::from).collect()
         };
@@ -79,12 +76,4 @@ fn probe() -> Option<ProbeOptions> {
 fn workspace() -> Option<PluginDirectory> {
     let path = std::env::current_dir().ok()?.join(".context-engine/plugins");
     path.symlink_metadata().is_ok().then_some(PluginDirectory { path, origin: Origin::Workspace })
-}
-
-/// `~/…` in a configured path is the person's home directory, as a shell would have it.
-pub(crate) fn expand(path: &Path) -> PathBuf {
-    match (path.strip_prefix("~"), std::env::var_os("HOME")) {
-        (Ok(rest), Some(home)) if !home.is_empty() => PathBuf::from(home).join(rest),
-        _ => path.to_owned(),
-    }
 }

@@ -10,16 +10,17 @@ use serde_json::Value;
 
 use crate::error::{LoaderError, Problem, Step, VERSION_IN_MANIFEST};
 use crate::find::{self, Candidate, Origin};
+use crate::hosts;
 use crate::inspect::{self, Inspection};
 use crate::known::Stamp;
 use crate::loader::{LEGACY, Loader};
 use crate::platform::CAN_LOAD;
 use crate::schema;
-use crate::stage::{self, Digest, Staged};
-use crate::trust::{self, TrustPolicy};
+use crate::stage::{self, Staged};
+use crate::trust;
 
 /// A staged copy that nothing uses is removed when it is older than this: another host may be about to open it.
-const STAGE_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
+const STAGE_LIFETIME: Duration = Duration::from_secs(60 * 60);
 
 /// A plugin that passed everything that can be checked without running it.
 #[derive(Debug, Clone)]
@@ -82,16 +83,23 @@ impl Loader {
     /// nothing says which was meant.
     pub fn scan(&self) -> Vec<Result<Plugin, LoaderError>> {
         let mut seen = HashSet::new();
-        let mut found: Vec<Result<Plugin, LoaderError>> = find::find(&self.options.directories)
+        let mut found: Vec<Result<Plugin, LoaderError>> = find::find(&self.directories())
             .into_iter()
             .filter(|found| found.as_ref().map_or(true, |candidate| seen.insert(candidate.library.clone())))
             .map(|found| self.trusted(self.check(found?)?))
             .collect();
         settle_ids(&mut found);
-        let keep: Vec<Digest> = found.iter().flatten().map(|plugin| plugin.staged.digest).collect();
-        stage::collect(&self.stages(), &keep, STAGE_LIFETIME);
+        self.collect_stages(&found);
         self.known.retain(&seen);
         found
+    }
+
+    /// Removes copies that no plugin there is needs, and no host that runs has mapped.
+    fn collect_stages(&self, found: &[Result<Plugin, LoaderError>]) {
+        let mut keep: BTreeSet<String> =
+            found.iter().flatten().map(|plugin| plugin.staged.digest.to_string()).chain(self.mapped()).collect();
+        keep.extend(hosts::running(&self.options.state_dir).into_iter().flat_map(|host| host.mapped));
+        stage::collect(&self.stages(), &keep, STAGE_LIFETIME);
     }
 
     /// Checks one library or plugin folder by its path. Runs no plugin code.
@@ -106,21 +114,21 @@ impl Loader {
         Ok(plugin)
     }
 
-    /// Which plugins may be used.
-    pub fn policy(&self) -> &TrustPolicy {
-        &self.options.policy
-    }
-
     /// Finds the plugin with this id.
     ///
     /// # Errors
     /// The reason why the plugin with this id may not be used, else [`Problem::NotFound`] with the ids there are.
     pub fn find(&self, id: &str) -> Result<Plugin, LoaderError> {
+        self.find_in(&self.scan(), id)
+    }
+
+    /// The same, in what a scan gave.
+    pub(crate) fn find_in(&self, found: &[Result<Plugin, LoaderError>], id: &str) -> Result<Plugin, LoaderError> {
         let mut known = BTreeSet::from([LEGACY.to_owned()]);
-        let mut refused = Vec::new();
-        for found in self.scan() {
+        let mut refused: Vec<&LoaderError> = Vec::new();
+        for found in found {
             match found {
-                Ok(plugin) if plugin.info().id == id => return Ok(plugin),
+                Ok(plugin) if plugin.info().id == id => return Ok(plugin.clone()),
                 Ok(plugin) => {
                     known.insert(plugin.info().id.clone());
                 }
@@ -130,18 +138,18 @@ impl Loader {
         // What a plugin says it is counts more than what its file is called.
         for meant in [speaks_of as fn(&LoaderError, &str) -> bool, is_called] {
             if let Some(at) = refused.iter().position(|error| meant(error, id)) {
-                return Err(refused.swap_remove(at));
+                return Err(refused[at].clone());
             }
         }
         let usable = |id: &String| inspect::check_id(id, "").is_ok();
-        known.extend(refused.into_iter().filter_map(|error| error.engine).filter(usable));
+        known.extend(refused.into_iter().filter_map(|error| error.engine.clone()).filter(usable));
         // No id is longer, and the distance to a very long text costs memory.
         let near: String = id.chars().take(64).collect();
         let distance = |known: &String| strsim::damerau_levenshtein(known, &near);
         let mut known: Vec<String> = known.into_iter().collect();
         known.sort_by_key(distance);
         let closest = known.first().filter(|known| distance(known) <= near.chars().count().max(3) / 2).cloned();
-        let directory = self.options.directories.first().map(|directory| directory.path.clone());
+        let directory = self.directories().first().map(|directory| directory.path.clone());
         let problem = Problem::NotFound { id: id.to_owned(), closest, known };
         Err(LoaderError::new(&directory.unwrap_or_default(), Step::Find, problem))
     }
@@ -189,7 +197,7 @@ impl Loader {
     }
 
     fn trusted(&self, plugin: Plugin) -> Result<Plugin, LoaderError> {
-        trust::check(self.policy(), &plugin.candidate, &plugin.info().id, plugin.staged.digest)
+        trust::check(&self.policy(), &plugin.candidate, &plugin.info().id, plugin.staged.digest)
             .map_err(|problem| refused(&plugin, Step::Trust, problem))?;
         Ok(plugin)
     }

@@ -13,7 +13,9 @@
 //! | – configuration | `schema`: an engine is not created with one that does not fit |
 //! | 5 probe | [`probe`] |
 //! | 6 open | `open`, `dylib` |
+//! | 6 create | `create` |
 //! | 7 call | [`supervise`]; who may be called: [`quarantine`] |
+//! | all again, under handles in use | `reload`; by itself: `watch`; when asked: [`hosts`] |
 //!
 //! What was learned about a build on the way is kept by [`builds`].
 //!
@@ -22,11 +24,13 @@
 
 pub mod builds;
 mod catalog;
+mod create;
 mod creation;
 mod dlerror;
 mod dylib;
 mod error;
 pub mod find;
+pub mod hosts;
 pub mod inspect;
 mod instances;
 mod known;
@@ -36,11 +40,13 @@ mod open;
 pub mod platform;
 pub mod probe;
 pub mod quarantine;
+mod reload;
 mod schema;
 pub mod stage;
 pub mod supervise;
 mod text;
 pub mod trust;
+mod watch;
 
 pub use builds::Builds;
 pub use catalog::Plugin;
@@ -52,11 +58,13 @@ pub use find::{Origin, PluginDirectory};
 pub use loader::{LEGACY, Loader, LoaderOptions, OnFailure};
 pub use manifest::Manifest;
 pub use probe::{ProbeFailure, ProbeOptions, ProbeReport, ProbeStep};
+pub use reload::{MANY_RETIRED, Outcome, Reloaded, Retired};
 pub use schema::ConfigFault;
 pub use supervise::{
-    Answer, AssembleError, AssembleRequest, Assembled, Call, CancelToken, CompactRequest, CompactTarget, Deadlines,
-    EngineHandle, EngineTool, HostProfile, NoServices, Permit, PreparedHistory, Projection, ProjectionMode,
+    Answer, AssembleError, AssembleRequest, Assembled, Call, CancelToken, CompactRequest, CompactTarget, Creations,
+    Deadlines, EngineHandle, EngineTool, HostProfile, NoServices, Permit, PreparedHistory, Projection, ProjectionMode,
     SessionServices, ToolAnswer, TurnFacts, TurnTaken,
 };
 pub use text::{on_one_line, steers};
 pub use trust::TrustPolicy;
+pub use watch::{TellReloads, WatchOptions, Watcher};

@@ -3,30 +3,29 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
-use context_engine_interface::abi::module::EngineModule;
 use context_engine_interface::record::EngineInfo;
-use context_engine_interface::{ContextEngine, EngineError, EngineHost, EngineTools, ErrorCode, RemoteEngine};
+use context_engine_interface::{ContextEngine, EngineError, EngineHost, EngineTools};
 use context_engine_legacy::LegacyEngine;
 use serde_json::Value;
 
 use crate::builds::Builds;
 use crate::catalog::Plugin;
+use crate::create::{Opened, Uncreated};
 use crate::creation::{Creation, OwnedCreation};
-use crate::dylib::signals;
 use crate::error::{LoaderError, Problem, Step};
 use crate::find::PluginDirectory;
 use crate::instances::{Instances, Taken};
 use crate::known::Known;
-use crate::open;
 use crate::probe::{self, ProbeFailure, ProbeOptions, ProbeReport};
 use crate::quarantine::marks::{self, Marks};
 use crate::quarantine::{self, Fault, Quarantine, Subject, Verdict};
+use crate::reload::Reloads;
 use crate::stage::Digest;
 use crate::supervise::{
-    CancelToken, Engine, EngineHandle, EngineServices, EngineThreads, Fate, HostParamPolicy, HostProfile, Instance,
-    Lease, Lost, MAX_LOST, NoServices, Opener, Plugged, Refused, Supervised,
+    Creations, EngineHandle, EngineServices, EngineThreads, HostParamPolicy, HostProfile, Instance, Lost, MAX_LOST,
+    Plugged, Refused, Source, Supervised,
 };
 use crate::trust::TrustPolicy;
 
@@ -61,6 +60,15 @@ pub enum OnFailure {
     Stop,
 }
 
+/// Who asks for an engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    /// A session that needs it: what was refused before is tried again.
+    Fresh,
+    /// A reload that nobody waits for: what was refused before is not.
+    Reload,
+}
+
 /// Finds, checks and opens engines. Clones share what was learned.
 #[derive(Clone)]
 pub struct Loader {
@@ -71,19 +79,32 @@ pub struct Loader {
     quarantine: Quarantine,
     /// Made when the first plugin is about to be opened.
     marks: Arc<OnceLock<Marks>>,
+    /// What may change while the loader is in use.
+    rules: Arc<RwLock<Rules>>,
     /// Libraries that are open, by build: they stay open, so they are loaded and checked once.
-    modules: Arc<Mutex<HashMap<Digest, EngineModule>>>,
+    pub(crate) modules: Arc<Mutex<HashMap<Digest, Opened>>>,
     /// Threads that did not come back, by build.
     lost: Arc<Mutex<HashMap<Digest, Lost>>>,
     /// Instances that are alive.
-    instances: Arc<Instances>,
+    pub(crate) instances: Arc<Instances>,
+    /// Handles that were given out, and what was replaced under them.
+    pub(crate) reloads: Arc<Reloads>,
     /// Where engines keep their things, each in a folder of its own.
     engines: PathBuf,
 }
 
+/// What is looked through, and what of it may be used. Read as one at the beginning of a scan.
+#[derive(Clone)]
+struct Rules {
+    directories: Arc<[PluginDirectory]>,
+    policy: Arc<TrustPolicy>,
+}
+
 impl Loader {
     /// A loader with these options. Touches nothing yet.
-    pub fn new(options: LoaderOptions) -> Loader {
+    pub fn new(mut options: LoaderOptions) -> Loader {
+        let directories = std::mem::take(&mut options.directories).into();
+        let policy = Arc::new(std::mem::take(&mut options.policy));
         let builds = Builds::open(&options.state_dir);
         let quarantine = Quarantine::open(&options.state_dir);
         let engines = options.state_dir.join("engines");
@@ -93,11 +114,33 @@ impl Loader {
             builds,
             quarantine,
             marks: Arc::default(),
+            rules: Arc::new(RwLock::new(Rules { directories, policy })),
             modules: Arc::default(),
             lost: Arc::default(),
             instances: Arc::default(),
+            reloads: Arc::default(),
             engines,
         }
+    }
+
+    /// Which plugins may be used.
+    pub fn policy(&self) -> Arc<TrustPolicy> {
+        Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner).policy)
+    }
+
+    /// The plugins directories, in order of precedence.
+    pub fn directories(&self) -> Arc<[PluginDirectory]> {
+        Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner).directories)
+    }
+
+    /// Has other plugins be used from the next session or [`reload`](Self::reload) on, in all clones.
+    pub fn set_policy(&self, policy: TrustPolicy) {
+        self.rules.write().unwrap_or_else(PoisonError::into_inner).policy = Arc::new(policy);
+    }
+
+    /// Has other directories be looked through from the next session or [`reload`](Self::reload) on, in all clones.
+    pub fn set_directories(&self, directories: Vec<PluginDirectory>) {
+        self.rules.write().unwrap_or_else(PoisonError::into_inner).directories = directories.into();
     }
 
     /// A loader for a trial, whose outcome must not depend on another's: its engines keep their things in `engines`, and
@@ -107,7 +150,8 @@ impl Loader {
     pub fn on_trial(&self, engines: PathBuf) -> Loader {
         // What earlier hosts left is judged for all, not for the trial.
         self.marks();
-        Loader { quarantine: self.quarantine.on_trial(), instances: Arc::default(), engines, ..self.clone() }
+        let quarantine = self.quarantine.on_trial();
+        Loader { quarantine, instances: Arc::default(), reloads: Arc::default(), engines, ..self.clone() }
     }
 
     /// A handle on an engine that is linked into this program. It is trusted: its calls have no deadline, and it stays
@@ -176,17 +220,31 @@ impl Loader {
     /// When the built-in engine itself cannot be created; when this host lacks what the engine requires; when the engine
     /// cannot be opened and the policy is to stop then.
     pub fn engine(&self, id: &str, creation: &Creation) -> Result<EngineHandle, LoaderError> {
-        let legacy = self.legacy(creation)?;
+        let creation = creation.clone();
+        self.engine_with(id, Arc::new(move || creation.clone()))
+    }
+
+    /// The same, created with what `creation` says each time it is opened: a [`reload`](Self::reload) asks it again, and a
+    /// changed configuration makes a new instance.
+    ///
+    /// # Errors
+    /// As [`engine`](Self::engine).
+    pub fn engine_with(&self, id: &str, creation: Creations) -> Result<EngineHandle, LoaderError> {
+        let legacy = self.legacy(&creation())?;
         let host = self.options.host.clone();
         let id = id.trim();
         if matches!(id, "" | "none" | LEGACY) {
             return Ok(EngineHandle::legacy(legacy, self.quarantine.clone(), host));
         }
-        let opener: Opener = {
-            let (loader, id, creation) = (self.clone(), id.to_owned(), creation.clone());
-            Box::new(move || loader.open(&id, &creation))
+        let opener = {
+            let (loader, id, creation) = (self.clone(), id.to_owned(), Arc::clone(&creation));
+            Box::new(move || loader.open(&id, &creation()))
         };
-        EngineHandle::open(opener, legacy, (self.quarantine.clone(), host, self.options.on_failure))
+        let passes = self.reloads.passes();
+        let source = Source { id: id.to_owned(), creation, opener };
+        let handle = EngineHandle::open(source, legacy, (self.quarantine.clone(), host, self.options.on_failure))?;
+        self.reloads.gave_out(&handle, passes);
+        Ok(handle)
     }
 
     /// Looks through the crash marks earlier processes left. Done before the first plugin is opened, too.
@@ -228,7 +286,17 @@ impl Loader {
     }
 
     fn open(&self, id: &str, creation: &Creation) -> Result<Arc<Supervised>, Refused> {
-        let plugin = self.find(id)?;
+        self.open_plugin(&self.find(id)?, creation, Attempt::Fresh)
+    }
+
+    /// An instance of the plugin with this configuration: the one that is alive, or a new one.
+    pub(crate) fn open_plugin(
+        &self,
+        plugin: &Plugin,
+        creation: &Creation,
+        attempt: Attempt,
+    ) -> Result<Arc<Supervised>, Refused> {
+        let id = plugin.info().id.as_str();
         let refuse = |step, problem| LoaderError::new(&plugin.candidate.path, step, problem).about(id);
         let info = plugin.info().clone();
         if let Some(text) = self.options.host.lacks(&info, "agent-run") {
@@ -244,7 +312,8 @@ impl Loader {
             path: plugin.candidate.path.clone(),
         };
         let held = |error| Refused { error, held_by: Some(subject.key) };
-        let place = self.instances.place(creation.instance(&digest));
+        let instance = creation.instance(&digest);
+        let place = self.instances.place(instance.clone());
         // From here on one session opens it, and those that ask meanwhile are told how that ended.
         let mut place = Taken::of(&place);
         if let Some(record) = self.quarantine.holds(&subject.key) {
@@ -255,24 +324,33 @@ impl Loader {
         if let Some(alive) = place.alive() {
             return Ok(alive);
         }
+        if let Some(before) = self.reloads.refused_before(&instance, attempt) {
+            return Err(before.into());
+        }
         let lost = self.lost_of(digest);
         let lost_now = lost.load(Ordering::Relaxed);
         if lost_now >= MAX_LOST as isize {
             return Err(refuse(Step::Call, Problem::Lost { lost: lost_now.unsigned_abs() }).into());
         }
         if self.options.probe.is_some()
-            && let Err(failure) = self.probe(&plugin, creation)
+            && let Err(failure) = self.probe(plugin, creation)
         {
             let convicts = failure.convicts();
             if convicts {
                 self.quarantine.add(&subject, "probe", Fault::Probe, &failure.to_string());
             }
             let error = refuse(Step::Probe, failure.into());
+            if !convicts {
+                self.reloads.refuse(instance, &error);
+            }
             return Err(if convicts { held(error) } else { error.into() });
         }
         let threads = EngineThreads::new(subject.clone(), marks, lost);
-        let has_tools = self.create(&plugin, creation, &threads).map_err(|failure| match failure {
-            Uncreated::Refused(error) => Refused::from(error),
+        let has_tools = self.create(plugin, creation, &threads).map_err(|failure| match failure {
+            Uncreated::Refused(error) => {
+                self.reloads.refuse(instance, &error);
+                Refused::from(error)
+            }
             Uncreated::Broken(fault, reason) => {
                 self.quarantine.add(&subject, "create", fault, &reason);
                 held(refuse(Step::Open, Problem::Broken { member: "create", reason }))
@@ -298,60 +376,11 @@ impl Loader {
         self.marks.get_or_init(first).clone()
     }
 
-    /// Opens the plugin's library and creates an instance, both on a thread of the engine's own: constructors and `create`
-    /// are its code. Whether it has tools.
-    fn create(&self, plugin: &Plugin, creation: &Creation, threads: &EngineThreads) -> Result<bool, Uncreated> {
-        let limit = creation.deadlines.of("create");
-        let lease = Arc::new(Lease::new(Arc::new(NoServices), CancelToken::new(), Some(limit)));
-        let owned = self.creation_of(&plugin.info().id, creation);
-        let (path, id) = (plugin.candidate.path.clone(), plugin.info().id.clone());
-        let refuse = move |problem| Uncreated::Refused(LoaderError::new(&path, Step::Open, problem).about(&id));
-        owned.make_state_dir().map_err(|error| {
-            let (directory, reason) = (owned.state_dir.clone(), error.to_string());
-            refuse(Problem::State { directory, reason })
-        })?;
-        let watch = threads.watch_library();
-        let work = {
-            let (plugin, refuse, modules) = (plugin.clone(), refuse.clone(), Arc::clone(&self.modules));
-            let lease = Arc::clone(&lease);
-            move || {
-                let before = signals::snapshot();
-                let created = module_of(&plugin, &modules);
-                let created = created.map_err(|error| Uncreated::Refused(error.about(&plugin.info().id)));
-                let created = created.inspect(|_| watch()).and_then(|module| {
-                    let tools = open::tools(module, &plugin.inspection.record).map_err(&refuse)?;
-                    let object =
-                        owned.lend(|ctx| module.create()(ctx).into_result()).map_err(|error| match error.code {
-                            ErrorCode::PANICKED => Uncreated::Broken(Fault::Panic, error.to_string()),
-                            // A wrong configuration, a service that is not there: what a person mends without a new build.
-                            _ => refuse(Problem::Create { reason: error.to_string() }),
-                        })?;
-                    Ok((Arc::new(Instance::Loaded(RemoteEngine::new(object), tools)) as Engine, tools.is_some()))
-                });
-                // What the host has changed since it gave up waiting is the host's.
-                if !lease.is_over() {
-                    give_handlers_back(&before, &plugin);
-                }
-                created
-            }
-        };
-        match threads.create(limit, &lease, work) {
-            Fate::Answered(created) => created,
-            Fate::TimedOut | Fate::Cancelled => {
-                let (ms, id) = (limit.as_millis(), &plugin.info().id);
-                let reason =
-                    format!("it did not return within {ms} ms; plugins.entries.{id}.timeoutsMs.create gives it longer");
-                Err(Uncreated::Broken(Fault::Timeout, reason))
-            }
-            Fate::NotTheEngines(reason) => Err(refuse(Problem::Busy { reason })),
-        }
-    }
-
     fn lost_of(&self, digest: Digest) -> Lost {
         Arc::clone(self.lost.lock().unwrap_or_else(PoisonError::into_inner).entry(digest).or_default())
     }
 
-    fn creation_of(&self, id: &str, creation: &Creation) -> OwnedCreation {
+    pub(crate) fn creation_of(&self, id: &str, creation: &Creation) -> OwnedCreation {
         // The built-in engine keeps nothing and must answer where nothing can be written.
         let state_dir = if id == LEGACY { PathBuf::new() } else { self.engines.join(id) };
         OwnedCreation {
@@ -367,37 +396,5 @@ impl Loader {
 impl std::fmt::Debug for Loader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Loader").field("options", &self.options).finish_non_exhaustive()
-    }
-}
-
-/// Why there is no instance.
-enum Uncreated {
-    Refused(LoaderError),
-    /// It broke a rule no healthy engine breaks.
-    Broken(Fault, String),
-}
-
-/// The plugin's module, opened now or before. Not opened under the lock: a constructor may never return.
-fn module_of(plugin: &Plugin, opened: &Mutex<HashMap<Digest, EngineModule>>) -> Result<EngineModule, LoaderError> {
-    let opened = || opened.lock().unwrap_or_else(PoisonError::into_inner);
-    let before = opened().get(&plugin.staged.digest).copied();
-    before.map_or_else(
-        || {
-            let module = plugin.open()?;
-            opened().insert(plugin.staged.digest, module);
-            Ok(module)
-        },
-        Ok,
-    )
-}
-
-/// Signal handlers are the process's: what the plugin's library put in place while it was opened and created is taken out
-/// again, and said.
-fn give_handlers_back(before: &signals::Handlers, plugin: &Plugin) {
-    let changed = signals::restore(before, &plugin.staged.path);
-    if !changed.is_empty() {
-        let changed: Vec<String> = changed.into_iter().map(signals::signal_name).collect();
-        let (engine, signals) = (&plugin.info().id, changed.join(", "));
-        tracing::warn!(engine, signals, "the engine changed how this process handles signals; the host put it back");
     }
 }

@@ -103,6 +103,18 @@ pub fn open_regular(path: &std::path::Path, options: &mut std::fs::OpenOptions) 
     if file.metadata()?.is_file() { Ok(file) } else { Err(other()) }
 }
 
+/// Bytes of address space in which this process has the file `path` mapped, found by its name; `None` where the system
+/// does not tell (elsewhere than on Linux).
+pub fn mapped_bytes(path: &std::path::Path) -> Option<u64> {
+    let name = format!("/{}", path.file_name()?.to_str()?);
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let bytes = |line: &str| {
+        let (start, end) = line.split_whitespace().next()?.split_once('-')?;
+        u64::from_str_radix(end, 16).ok()?.checked_sub(u64::from_str_radix(start, 16).ok()?)
+    };
+    Some(maps.lines().filter(|line| line.ends_with(&name)).filter_map(bytes).sum()).filter(|bytes| *bytes > 0)
+}
+
 /// Whether a directory belongs to this process's user and nobody else can write it.
 ///
 /// # Errors

@@ -4,6 +4,7 @@
 //! one can too, and the same path opened again returns the old code. A copy named by its content has none of this: it
 //! is complete, nobody else writes it, and a new build has a new name.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -89,10 +90,12 @@ pub(crate) fn still_there(staged: &Staged, bytes: u64) -> bool {
     found.is_ok_and(|copy| copy.is_file() && copy.len() == bytes) && touch(&staged.path).is_ok()
 }
 
-/// Removes copies that nothing in `keep` needs and that were made more than `older_than` ago. Returns how many.
+/// Removes copies of builds that are not in `keep` and that were made or looked at more than `older_than` ago. Returns how
+/// many.
 ///
-/// A copy that a running host has mapped may be removed: the mapping keeps its pages.
-pub fn collect(stages: &Path, keep: &[Digest], older_than: Duration) -> usize {
+/// Nothing breaks when a copy that a host has mapped is removed, because the mapping keeps its pages; but who looks at a
+/// crash wants to have it.
+pub fn collect(stages: &Path, keep: &BTreeSet<String>, older_than: Duration) -> usize {
     let Ok(entries) = fs::read_dir(stages) else { return 0 };
     let kept: Vec<String> = keep.iter().map(|digest| format!("{digest}.{LIBRARY_EXTENSION}")).collect();
     let stale = |path: &Path| {

@@ -110,6 +110,12 @@ pub enum RuntimeError {
     /// An engine may not be answered for by another, and does not answer itself.
     #[error(transparent)]
     Engine(#[from] Box<LoaderError>),
+    /// Plugins and configuration cannot be watched.
+    #[error("plugins and configuration cannot be watched: {reason}; what changes is used at the next start")]
+    Watch {
+        /// What the system says.
+        reason: String,
+    },
     /// What a range of turns should look like.
     #[error("expected turns as A..B, A.., ..B or A (counted from 1, both ends included), found {0:?}")]
     TurnRange(String),

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::RuntimeError;
+use context_engine_loader::PluginDirectory;
+
+use crate::{Config, RuntimeError};
 
 /// `$CONTEXT_ENGINE_HOME`, or `.context-engine` in the person's home directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +43,12 @@ impl Home {
         self.root.join("plugins")
     }
 
+    /// The plugins directories that are configured, in order of precedence: `plugins.load.paths`, then the home's own.
+    pub fn plugin_directories(&self, config: &Config) -> Vec<PluginDirectory> {
+        let configured = config.plugins.load.paths.iter().map(|path| expand(path));
+        configured.chain([self.plugins()]).map(PluginDirectory::from).collect()
+    }
+
     /// The session files.
     pub fn sessions(&self) -> PathBuf {
         self.root.join("sessions")
@@ -49,5 +57,13 @@ impl Home {
     /// What the loader keeps: staged copies, a folder per engine.
     pub fn state(&self) -> PathBuf {
         self.root.join("state")
+    }
+}
+
+/// `~/…` in a configured path is the person's home directory, as a shell would have it.
+pub fn expand(path: &Path) -> PathBuf {
+    match (path.strip_prefix("~"), std::env::var_os("HOME")) {
+        (Ok(rest), Some(home)) if !home.is_empty() => PathBuf::from(home).join(rest),
+        _ => path.to_owned(),
     }
 }

@@ -23,10 +23,11 @@ mod runtime;
 mod secret;
 pub mod session;
 pub mod turn;
+mod watch;
 
 pub use config::Config;
 pub use error::RuntimeError;
-pub use home::Home;
+pub use home::{Home, expand};
 pub use replay::{CallReport, Replay, ReplayOptions, ReplaySummary, TurnRange};
 pub use runtime::{Creations, Runtime, RuntimeOptions};
 pub use secret::Secret;

@@ -23,6 +23,7 @@ use crate::turn::record::now_ms;
 use crate::turn::run::{Events, TakenBack, Turn};
 use crate::turn::tools::ToolSet;
 use crate::turn::{SettingsFacts, SystemPrompt, Tool, TurnEnd, TurnReport, TurnRequest};
+use crate::watch::Configured;
 
 /// The most calls of one turn, unless a host says otherwise: nobody is helped by a loop that costs money.
 const MAX_CALLS: usize = 500;
@@ -92,6 +93,8 @@ pub struct Runtime {
 
 struct Shared {
     options: RuntimeOptions,
+    /// What engines are created with: the options', and what was configured since.
+    configured: Arc<Configured>,
     slot: RwLock<String>,
     /// Engines that were opened, by id and by what they count with.
     engines: Mutex<HashMap<(String, Encoding), EngineHandle>>,
@@ -103,7 +106,9 @@ impl Runtime {
     /// A runtime with these options. Opens nothing yet.
     pub fn new(options: RuntimeOptions) -> Runtime {
         let slot = RwLock::new(options.engine.clone());
-        Runtime { shared: Arc::new(Shared { options, slot, engines: Mutex::default(), lent: Mutex::default() }) }
+        let configured = Configured::new(Arc::clone(&options.creations));
+        let (engines, lent) = (Mutex::default(), Mutex::default());
+        Runtime { shared: Arc::new(Shared { options, configured, slot, engines, lent }) }
     }
 
     /// Id of the engine in the slot.
@@ -244,10 +249,14 @@ impl Runtime {
         let runtime = self.clone();
         blocking(move || {
             let options = &runtime.shared.options;
-            let creation = (options.creations)(&key.0);
-            let creation = Creation { counter: creation.counter.or(Some(counter)), ..creation };
+            // Not the runtime itself: it owns the handle that asks.
+            let (configured, asked) = (Arc::clone(&runtime.shared.configured), key.0.clone());
+            let creation = Arc::new(move || {
+                let creation = configured.creation(&asked);
+                Creation { counter: creation.counter.or(Some(counter)), ..creation }
+            });
             let engine =
-                options.loader.engine(&key.0, &creation).map_err(|error| RuntimeError::Engine(Box::new(error)))?;
+                options.loader.engine_with(&key.0, creation).map_err(|error| RuntimeError::Engine(Box::new(error)))?;
             if engine.info().id != key.0 {
                 return Ok(engine);
             }
@@ -255,6 +264,14 @@ impl Runtime {
             Ok(runtime.engines().entry(key).or_insert(engine).clone())
         })
         .await?
+    }
+
+    pub(crate) fn loader(&self) -> &Loader {
+        &self.shared.options.loader
+    }
+
+    pub(crate) fn configured(&self) -> &Configured {
+        &self.shared.configured
     }
 
     fn engines(&self) -> std::sync::MutexGuard<'_, HashMap<(String, Encoding), EngineHandle>> {
@@ -278,6 +295,9 @@ impl Runtime {
         };
         // What a raw turn asks of nobody is not opened either.
         let engine = self.open(if request.raw { LEGACY } else { asked_for }, counter).await?;
+        // Whatever is put in its place meanwhile: a turn has one engine, and `legacy` when that fails. On a thread that may
+        // wait, because an engine whose quarantine was lifted is opened here.
+        let engine = blocking(move || engine.for_turn()).await?;
         let model_name = format!("{}/{}", info.provider, info.id);
         let (overcount, last_usage) = {
             let memory = session.shared.memory();
@@ -285,7 +305,7 @@ impl Runtime {
             (known.map_or(1.0, |(_, over)| *over), memory.last_usage)
         };
         let window = Window::new(smaller(info.context_window, options.context_tokens), options.reserve_tokens);
-        let creation = (options.creations)(asked_for);
+        let creation = self.shared.configured.creation(asked_for);
         let host_tools = request.tools.as_deref().unwrap_or(&options.tools);
         let mut frame = Frame {
             session: Arc::clone(&session.shared),

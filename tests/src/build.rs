@@ -20,7 +20,9 @@ pub fn workspace() -> &'static Path {
 /// The folder with the profile folders (`debug`, `release`) this test was built into.
 pub fn target() -> PathBuf {
     let exe = std::env::current_exe().expect("this program has a path");
-    exe.ancestors().nth(3).expect("cargo builds tests into <target>/<profile>/deps").to_owned()
+    let deps = exe.ancestors().nth(1).is_some_and(|folder| folder.ends_with("deps"));
+    let up = if deps { 3 } else { 2 };
+    exe.ancestors().nth(up).expect("cargo builds tests into <target>/<profile>/deps, and programs above").to_owned()
 }
 
 /// Name of the library that package `name` builds.

@@ -13,6 +13,8 @@
 //! | [`session`] | histories, call services, a call |
 //! | `probe` | probes of the engines, on Linux |
 //! | [`record`] | a plugin with another record in its file |
+//! | [`swaps`] | calls while an engine is replaced under them |
+//! | [`variants`] | many builds of one engine, without building |
 //! | [`prompts`] | the rules every prompt keeps, as `checker/check_prompts.py` has them |
 #![forbid(unsafe_code)]
 
@@ -26,6 +28,8 @@ pub mod probe;
 pub mod prompts;
 pub mod record;
 pub mod session;
+pub mod swaps;
+pub mod variants;
 
 /// Says that a test was left out because `what` is not here. Where all tests have to run (`CI` is set), that is a
 /// failure.

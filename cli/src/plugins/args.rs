@@ -174,3 +174,23 @@ pub(crate) struct TrustArgs {
     #[arg(long)]
     pub(crate) json: bool,
 }
+
+const RELOAD_HELP: &str = "\
+Examples:
+  context-engine plugins reload                        # what every host that runs did
+  context-engine plugins reload sliding-window
+
+Hosts that watch their plugins use a new build by themselves. This looks at the files as a host does, asks the hosts to
+look, too, also at builds they refused before, and says what each of them did.
+
+Exit codes: 0 everything there is in use or could be; 1 something was refused, or a host has not answered; 2 not done.";
+
+#[derive(Debug, Args)]
+#[command(after_help = RELOAD_HELP)]
+pub(crate) struct ReloadArgs {
+    /// Id of the engine to tell about [default: all]
+    pub(crate) id: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -12,6 +12,7 @@ mod install;
 mod list;
 mod pack;
 mod place;
+mod reload;
 mod select;
 mod trust;
 mod uninstall;
@@ -40,6 +41,7 @@ pub(crate) fn run(command: &PluginsCommand) -> Result<Outcome, CliError> {
         PluginsCommand::Enable(args) => enable::run(args, true),
         PluginsCommand::Disable(args) => enable::run(args, false),
         PluginsCommand::Select(args) => select::run(args),
+        PluginsCommand::Reload(args) => reload::run(args),
     }
 }
 

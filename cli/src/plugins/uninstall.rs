@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use context_engine_loader::{LEGACY, LoaderError, Plugin};
 use context_engine_runtime::config::edit::Edit;
+use context_engine_runtime::expand;
 use serde_json::json;
 
 use super::args::UninstallArgs;
@@ -15,7 +16,7 @@ use crate::Outcome;
 use crate::args::Directories;
 use crate::error::CliError;
 use crate::output::path_json;
-use crate::setup::{Host, expand};
+use crate::setup::Host;
 
 pub(super) fn run(args: &UninstallArgs) -> Result<Outcome, CliError> {
     let host = Host::new(&Directories { plugins: vec![] })?;

@@ -101,7 +101,7 @@ impl ProcessStamp {
     }
 
     /// Whether that process may still run: where this system cannot tell, it may.
-    fn may_run(self) -> bool {
+    pub(crate) fn may_run(self) -> bool {
         !cfg!(target_os = "linux") || self.is_running()
     }
 }

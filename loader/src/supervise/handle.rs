@@ -3,16 +3,19 @@
 //! Decision: the handle has one seat. The engine asked for sits in it until it fails; from then on the handle is `legacy`
 //! in everything it reports, until the quarantine is lifted: then the engine is opened anew, as a fresh instance, and the
 //! failed one is never called again. Handles may share an instance; each learns from the instance that it was set aside.
+//! A reload puts another build into the seat (`swap`); a turn stays with the one that was in it (`pin`).
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use context_engine_interface::EngineError;
 use context_engine_interface::record::EngineInfo;
 
+use super::pin::Pin;
 use super::supervised::Failure;
 use super::{HostProfile, Supervised};
+use crate::creation::Creation;
 use crate::error::{LoaderError, Problem};
-
 use crate::loader::OnFailure;
 use crate::quarantine::{Fault, Quarantine, QuarantineKey};
 
@@ -20,16 +23,40 @@ use crate::quarantine::{Fault, Quarantine, QuarantineKey};
 #[derive(Clone)]
 pub struct EngineHandle {
     pub(super) shared: Arc<Shared>,
+    /// Of a turn's handle: who answers it.
+    pub(super) pin: Option<Arc<Pin>>,
 }
 
-pub(super) struct Shared {
+pub(crate) struct Shared {
     pub(super) legacy: Arc<Supervised>,
-    seat: RwLock<Seat>,
+    pub(super) seat: RwLock<Seat>,
     quarantine: Quarantine,
     pub(super) on_failure: OnFailure,
     pub(super) host: HostProfile,
-    /// Opens the engine asked for; `None` when that is `legacy`.
-    opener: Option<Opener>,
+    /// Where the engine asked for comes from; `None` when that is `legacy` or linked.
+    pub(crate) source: Option<Source>,
+    /// The plugin that was opened last.
+    pub(super) opened: Mutex<Option<LastOpened>>,
+}
+
+/// The plugin that took the seat last.
+#[derive(Debug, Clone)]
+pub(crate) struct LastOpened {
+    /// Where it lies.
+    pub(crate) path: PathBuf,
+    pub(crate) digest: String,
+    /// When it took the seat, in milliseconds since 1970.
+    pub(crate) at_ms: u64,
+}
+
+/// Says what an engine is created with, each time it is opened.
+pub type Creations = Arc<dyn Fn() -> Creation + Send + Sync>;
+
+/// Where the engine a handle was asked for comes from.
+pub(crate) struct Source {
+    pub(crate) id: String,
+    pub(crate) creation: Creations,
+    pub(crate) opener: Opener,
 }
 
 /// Opens the engine a handle was asked for.
@@ -50,7 +77,7 @@ impl From<LoaderError> for Refused {
 }
 
 #[derive(Clone)]
-enum Seat {
+pub(super) enum Seat {
     Taken(Arc<Supervised>),
     /// `legacy`, because it was asked for or for this reason.
     Legacy {
@@ -61,36 +88,42 @@ enum Seat {
     Opening {
         why: Option<String>,
     },
+    /// `legacy` for good: the handle was disposed of, and nothing is opened for it any more.
+    Closed {
+        why: Option<String>,
+    },
 }
 
 impl EngineHandle {
-    /// A handle on what `opener` opens, if it does.
+    /// A handle on what `source` opens, if it does.
     ///
     /// # Errors
     /// When it does not, and the host stops then.
     pub(crate) fn open(
-        opener: Opener,
+        source: Source,
         legacy: Supervised,
         (quarantine, host, on_failure): (Quarantine, HostProfile, OnFailure),
     ) -> Result<EngineHandle, LoaderError> {
-        let seat = match opener() {
+        let seat = match (source.opener)() {
             Ok(engine) => Seat::Taken(engine),
             // No fallback either: what the engine requires of its host, the person relies on (contract §1.7).
             Err(Refused { error, .. }) if matches!(error.problem, Problem::HostCapability { .. }) => return Err(error),
             Err(Refused { error, .. }) if on_failure == OnFailure::Stop => return Err(error),
             Err(refused) => refused.seat(),
         };
-        Ok(EngineHandle::seated(seat, legacy, (quarantine, host, on_failure), Some(opener)))
+        Ok(EngineHandle::seated(seat, legacy, (quarantine, host, on_failure), Some(source)))
     }
 
     fn seated(
         seat: Seat,
         legacy: Supervised,
         (quarantine, host, on_failure): (Quarantine, HostProfile, OnFailure),
-        opener: Option<Opener>,
+        source: Option<Source>,
     ) -> EngineHandle {
+        let opened = Mutex::new(seat.opened());
         let (legacy, seat) = (Arc::new(legacy), RwLock::new(seat));
-        EngineHandle { shared: Arc::new(Shared { legacy, seat, quarantine, on_failure, host, opener }) }
+        let shared = Shared { legacy, seat, quarantine, on_failure, host, source, opened };
+        EngineHandle { shared: Arc::new(shared), pin: None }
     }
 
     /// A handle on the built-in engine.
@@ -127,6 +160,9 @@ impl EngineHandle {
 
     /// Who answers now, and why it is not the one asked for.
     pub(super) fn current(&self) -> (Arc<Supervised>, Option<String>) {
+        if let Some(pin) = &self.pin {
+            return pin.current(&self.shared.legacy);
+        }
         let mut seat = self.seat();
         // Set aside through another handle on the same instance.
         if let Seat::Taken(engine) = &seat
@@ -148,34 +184,28 @@ impl EngineHandle {
                 Some(why) => legacy(Some(why.to_owned())),
                 None => (engine, None),
             },
-            Seat::Legacy { why, .. } | Seat::Opening { why } => legacy(why),
+            Seat::Legacy { why, .. } | Seat::Opening { why } | Seat::Closed { why } => legacy(why),
         }
     }
 
     fn seat(&self) -> Seat {
-        self.shared.seat.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.shared.seat()
     }
 
-    /// Changes the seat, if it is as `expected`. Nothing else is done under its lock: sessions read it at each call.
     fn take_seat(&self, expected: impl FnOnce(&Seat) -> bool, next: Seat) -> bool {
-        let mut seat = self.shared.seat.write().unwrap_or_else(PoisonError::into_inner);
-        let as_expected = expected(&seat);
-        if as_expected {
-            *seat = next;
-        }
-        as_expected
+        self.shared.take_seat(expected, next)
     }
 
     /// Opens the engine anew, now that nothing holds it back. `legacy` answers other sessions meanwhile.
     fn open_again(&self, lifted: &QuarantineKey) {
-        let Some(opener) = &self.shared.opener else { return };
+        let Some(source) = &self.shared.source else { return };
         let held = |seat: &Seat| matches!(seat, Seat::Legacy { held_by: Some(key), .. } if key == lifted);
         let Seat::Legacy { why, .. } = self.seat() else { return };
         // Another session may have been faster.
         if !self.take_seat(held, Seat::Opening { why }) {
             return;
         }
-        let next = match opener() {
+        let next = match (source.opener)() {
             Ok(engine) => Seat::Taken(engine),
             Err(refused) => refused.seat(),
         };
@@ -240,10 +270,9 @@ impl EngineHandle {
             let mut seat = self.shared.seat.write().unwrap_or_else(PoisonError::into_inner);
             let (why, engine) = match &*seat {
                 Seat::Taken(engine) => (Some(format!("{} was disposed", engine.info.id)), Some(Arc::clone(engine))),
-                Seat::Legacy { why, .. } | Seat::Opening { why } => (why.clone(), None),
+                Seat::Legacy { why, .. } | Seat::Opening { why } | Seat::Closed { why } => (why.clone(), None),
             };
-            // For good: nothing is opened any more when a quarantine is lifted.
-            *seat = Seat::Legacy { why, held_by: None };
+            *seat = Seat::Closed { why };
             engine
         };
         let Some(seat) = seat else { return Ok(()) };
@@ -260,6 +289,39 @@ impl EngineHandle {
         }
         tracing::warn!(engine, reason = failure.describe(), "the engine could not be disposed of");
         Err(failure.into_error())
+    }
+}
+
+impl Shared {
+    pub(super) fn seat(&self) -> Seat {
+        self.seat.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes the seat, if it is as `expected`. Nothing else is done under its lock: sessions read it at each call.
+    pub(super) fn take_seat(&self, expected: impl FnOnce(&Seat) -> bool, next: Seat) -> bool {
+        let mut seat = self.seat.write().unwrap_or_else(PoisonError::into_inner);
+        if !expected(&seat) {
+            return false;
+        }
+        let opened = next.opened();
+        let before = std::mem::replace(&mut *seat, next);
+        drop(seat);
+        if opened.is_some() {
+            *self.opened.lock().unwrap_or_else(PoisonError::into_inner) = opened;
+        }
+        // Behind the lock: its last holder has an instance released, which may start a thread.
+        drop(before);
+        true
+    }
+}
+
+impl Seat {
+    /// The plugin of the engine that sits in it.
+    fn opened(&self) -> Option<LastOpened> {
+        let Seat::Taken(engine) = self else { return None };
+        let subject = engine.subject()?;
+        let (path, digest) = (subject.path.clone(), subject.digest.clone());
+        Some(LastOpened { path, digest, at_ms: crate::hosts::now_ms() })
     }
 }
 

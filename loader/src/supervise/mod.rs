@@ -7,6 +7,7 @@
 //! | file | what it decides |
 //! |---|---|
 //! | `handle` | who answers, and what becomes of an engine that failed |
+//! | `pin`, `swap` | who answers a turn; how another instance takes over |
 //! | `members` | what is called outside of prompts and turns |
 //! | `turn` | what an engine is given of a turn, and by which member |
 //! | `assemble` | whether a plan is believed, and the prompt it makes |
@@ -33,10 +34,12 @@ mod host_params;
 mod instance;
 mod lease;
 mod members;
+mod pin;
 mod plan;
 mod projection;
 mod services;
 mod supervised;
+mod swap;
 mod threads;
 mod ticket;
 mod tools;
@@ -50,7 +53,7 @@ pub use assemble::{AssembleError, AssembleRequest, Assembled, SYSTEM_PROMPT_SEPA
 pub use cancel::CancelToken;
 pub use capability::{HostProfile, RUNTIME_LLM_COMPLETE, THREAD_BOOTSTRAP_PROJECTION};
 pub use deadlines::{DEFAULT_DEADLINES, Deadlines};
-pub use handle::EngineHandle;
+pub use handle::{Creations, EngineHandle};
 pub use history::PreparedHistory;
 pub use lease::{NoServices, Permit, SessionServices};
 pub use members::{CompactRequest, CompactTarget};
@@ -60,12 +63,13 @@ pub use threads::{MAX_LOST, MAX_THREADS};
 pub use tools::{EngineTool, ToolAnswer};
 pub use turn::{TurnFacts, TurnTaken};
 
-pub(crate) use handle::{Opener, Refused};
+pub(crate) use handle::{LastOpened, Refused, Shared, Source};
 pub(crate) use host_params::HostParamPolicy;
 pub(crate) use instance::{Engine, Instance};
 pub(crate) use lease::Lease;
 pub(crate) use plan::takes;
-pub(crate) use supervised::{Plugged, Supervised};
+pub(crate) use supervised::{Departure, Plugged, Supervised};
+pub(crate) use swap::Standing;
 pub(crate) use threads::{EngineThreads, Fate, Lost};
 pub(crate) use tools::{left_out_of, read_tools};
 

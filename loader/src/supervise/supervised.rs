@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use context_engine_interface::record::EngineInfo;
 use context_engine_interface::std_types::RString;
@@ -90,6 +90,8 @@ pub(crate) struct Supervised {
     without_tool: AtomicBool,
     /// Why it is not called any more.
     set_aside: OnceLock<String>,
+    /// How it leaves, once another instance has its place.
+    departure: OnceLock<Arc<Departure>>,
     /// Whether the quarantine it was set aside for is on record.
     on_record: AtomicBool,
 }
@@ -121,6 +123,7 @@ impl Supervised {
             has_tools,
             without_tool: AtomicBool::new(false),
             set_aside: OnceLock::new(),
+            departure: OnceLock::new(),
             on_record: AtomicBool::new(false),
         }
     }
@@ -133,7 +136,7 @@ impl Supervised {
     }
 
     /// The build, of a plugin's engine.
-    pub(super) fn subject(&self) -> Option<&Subject> {
+    pub(crate) fn subject(&self) -> Option<&Subject> {
         self.plugged().map(|plugged| &plugged.subject)
     }
 
@@ -299,9 +302,32 @@ impl Supervised {
     pub(super) fn retire(&self, why: String) -> bool {
         let first = self.set_aside.set(why).is_ok();
         if let Some(plugged) = self.plugged().filter(|_| first) {
-            plugged.threads.close("dispose", |engine| drop(dispose(engine.engine(), "released")));
+            let departure = self.departure.get().cloned();
+            plugged.threads.close("dispose", move |engine| {
+                let _begun = departure.as_ref().map(|departure| departure.begun.set(Instant::now()));
+                let reason = if departure.is_some() { "reload" } else { "released" };
+                drop(dispose(engine.engine(), reason));
+                drop(engine);
+                if let Some(departure) = departure {
+                    departure.ended.store(true, Ordering::Release);
+                }
+            });
         }
         first
+    }
+
+    /// It was replaced: once nobody holds it, it is disposed of with the reason `reload`. `None` for a linked engine, and
+    /// for one whose departure is known.
+    pub(crate) fn departs(&self) -> Option<Arc<Departure>> {
+        let plugged = self.plugged()?;
+        let departure = Arc::new(Departure {
+            engine: plugged.subject.engine.clone(),
+            digest: plugged.subject.digest.clone(),
+            limit: plugged.deadlines.of("dispose"),
+            begun: OnceLock::new(),
+            ended: AtomicBool::new(false),
+        });
+        self.departure.set(Arc::clone(&departure)).is_ok().then_some(departure)
     }
 
     /// Has the engine release what it holds, its destructor included, and waits for both: a host that ends the process
@@ -345,6 +371,30 @@ impl Supervised {
             Err(error) if error.code == ErrorCode::PANICKED => Err(Failure::Its(Fault::Panic, error)),
             Err(error) => Err(Failure::Its(Fault::Error, error)),
         }
+    }
+}
+
+/// An instance that was replaced, on its way out.
+#[derive(Debug)]
+pub(crate) struct Departure {
+    pub(crate) engine: String,
+    pub(crate) digest: String,
+    limit: Duration,
+    /// When `dispose` began: the last turn that used it has ended.
+    begun: OnceLock<Instant>,
+    ended: AtomicBool,
+}
+
+impl Departure {
+    /// `dispose` and the destructor have returned.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// The deadline of `dispose`, when it has passed without an end.
+    pub(crate) fn missed(&self) -> Option<Duration> {
+        let overdue = self.begun.get().is_some_and(|begun| begun.elapsed() > self.limit);
+        (overdue && !self.has_ended()).then_some(self.limit)
     }
 }
 

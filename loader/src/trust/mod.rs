@@ -25,7 +25,7 @@ pub fn check(policy: &TrustPolicy, candidate: &Candidate, id: &str, digest: Dige
         return Err(Problem::Forbidden { reason });
     }
     if candidate.origin == Origin::Workspace {
-        policy.check_workspace(id, &candidate.path, digest)?;
+        policy.check_workspace(id, &candidate.path, &digest.to_string())?;
     }
     check_permissions(candidate)?;
     policy.check_pin(id, digest)

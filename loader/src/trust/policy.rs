@@ -63,17 +63,22 @@ impl TrustPolicy {
         self.allow.iter().flatten().any(|listed| listed == id)
     }
 
-    /// A pin that is no digest matches nothing: whoever wrote it wanted to be safe.
+    /// Whether a pin for `id` excludes the build with this digest. A pin that is no digest matches nothing: whoever wrote it
+    /// wanted to be safe.
+    pub(crate) fn pins_out(&self, id: &str, digest: &str) -> Option<&String> {
+        self.pins.get(id).filter(|pin| !names_digest(pin, digest))
+    }
+
     pub(super) fn check_pin(&self, id: &str, digest: Digest) -> Result<(), Problem> {
-        let Some(pin) = self.pins.get(id) else { return Ok(()) };
-        if names_digest(pin, digest) {
-            return Ok(());
+        let found = digest.to_string();
+        match self.pins_out(id, &found) {
+            Some(pin) => Err(Problem::Pin { id: id.to_owned(), expected: pin.clone(), found }),
+            None => Ok(()),
         }
-        Err(Problem::Pin { id: id.to_owned(), expected: pin.clone(), found: digest.to_string() })
     }
 
     /// Whether a workspace's plugin at `path` may be used, because `allow` names it or because it is the trusted file.
-    pub(super) fn check_workspace(&self, id: &str, path: &Path, digest: Digest) -> Result<(), Problem> {
+    pub(crate) fn check_workspace(&self, id: &str, path: &Path, digest: &str) -> Result<(), Problem> {
         if self.names(id) {
             return Ok(());
         }
@@ -90,7 +95,7 @@ impl TrustPolicy {
 }
 
 /// Whether a text, which a person may have written, is this digest.
-fn names_digest(text: &str, digest: Digest) -> bool {
+fn names_digest(text: &str, digest: &str) -> bool {
     let text = text.trim();
-    text.strip_prefix("sha256:").unwrap_or(text).eq_ignore_ascii_case(&digest.to_string())
+    text.strip_prefix("sha256:").unwrap_or(text).eq_ignore_ascii_case(digest)
 }

@@ -1,0 +1,154 @@
+//! A runtime that heeds its configuration and its plugins while it runs.
+//!
+//! Decision: only what changed in the file is applied, so that what a host chose itself stays until a person says
+//! otherwise. A turn that runs keeps its engine; a file that cannot be read changes nothing, and is said once.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use context_engine_loader::{Creation, Deadlines, Loader, Origin, PluginDirectory, WatchOptions, Watcher};
+use serde_json::Value;
+
+use crate::runtime::Creations;
+use crate::{Config, Home, Runtime, RuntimeError};
+
+/// What engines are created with: what the host says, and what was configured differently since.
+pub(crate) struct Configured {
+    creations: Creations,
+    changed: RwLock<HashMap<String, (Option<Value>, Deadlines)>>,
+}
+
+impl Configured {
+    pub(crate) fn new(creations: Creations) -> Arc<Configured> {
+        Arc::new(Configured { creations, changed: RwLock::default() })
+    }
+
+    /// What the engine `id` is created with now.
+    pub(crate) fn creation(&self, id: &str) -> Creation {
+        let creation = (self.creations)(id);
+        match self.changed.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned() {
+            Some((config, deadlines)) => Creation { config, deadlines, ..creation },
+            None => creation,
+        }
+    }
+
+    /// Remembers the engines whose entry is another one now.
+    fn change(&self, before: &Config, now: &Config) {
+        let entry = |config: &Config, id: &str| {
+            let configured = config.plugins.entries.get(id).and_then(|entry| entry.config.clone());
+            // A wrong one was refused when the configuration was read.
+            (configured, config.deadlines(id).unwrap_or_default())
+        };
+        let mut changed = self.changed.write().unwrap_or_else(PoisonError::into_inner);
+        for id in before.plugins.entries.keys().chain(now.plugins.entries.keys()) {
+            let entry_now = entry(now, id);
+            if entry_now != entry(before, id) {
+                changed.insert(id.clone(), entry_now);
+            }
+        }
+    }
+}
+
+impl Runtime {
+    /// Watches the plugins and the configuration of `home` until the watcher is dropped. `config` is what the host was
+    /// made with: what the file says differently is applied now, and whenever it changes.
+    ///
+    /// Heeded are `plugins.slots.contextEngine`; what says which plugins may be used and where they are; and of
+    /// `plugins.entries.<id>` `config` and `timeoutsMs`. Everything else waits for the next start.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Watch`] when no thread can be started.
+    pub fn watch(&self, home: &Home, config: Config, options: WatchOptions) -> Result<Watcher, RuntimeError> {
+        let mut files = options.files;
+        files.push(home.config());
+        let mut heeding = Heeding { runtime: self.clone(), home: home.clone(), heeded: config, refused: None };
+        let mut first = options.before;
+        let before = move || {
+            if let Some(first) = &mut first {
+                first();
+            }
+            heeding.heed();
+        };
+        let options = WatchOptions { files, before: Some(Box::new(before)), ..options };
+        self.loader().watch(options).map_err(|error| RuntimeError::Watch { reason: error.to_string() })
+    }
+}
+
+struct Heeding {
+    runtime: Runtime,
+    home: Home,
+    heeded: Config,
+    /// What was wrong with the file, as it was said.
+    refused: Option<String>,
+}
+
+impl Heeding {
+    /// Applies what the configuration says differently now.
+    fn heed(&mut self) {
+        let now = match Config::read(&self.home.config()) {
+            Ok(now) => now,
+            Err(error) => {
+                let error = error.to_string();
+                if self.refused.as_ref() != Some(&error) {
+                    tracing::warn!("the configuration that was read before stays in force: {error}");
+                    self.refused = Some(error);
+                }
+                return;
+            }
+        };
+        self.refused = None;
+        if now == self.heeded {
+            return;
+        }
+        let before = std::mem::replace(&mut self.heeded, now);
+        let now = &self.heeded;
+        let loader = self.runtime.loader();
+        if now.trust_policy() != before.trust_policy() {
+            loader.set_policy(now.trust_policy());
+        }
+        if now.plugins.load != before.plugins.load {
+            set_directories(loader, &self.home, now);
+        }
+        self.runtime.configured().change(&before, now);
+        if now.plugins.slots != before.plugins.slots {
+            self.runtime.select_engine(now.plugins.slots.context_engine.clone().unwrap_or_default());
+        }
+    }
+}
+
+/// The configured plugins directories, and those of the workspace there were.
+fn set_directories(loader: &Loader, home: &Home, config: &Config) {
+    let of_workspace = |directory: &&PluginDirectory| directory.origin == Origin::Workspace;
+    let mut directories = home.plugin_directories(config);
+    directories.extend(loader.directories().iter().filter(of_workspace).cloned());
+    loader.set_directories(directories);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> Config {
+        json5::from_str(text).expect("a configuration")
+    }
+
+    /// What the host chose for an engine stays until the file says something else about that engine.
+    #[test]
+    fn only_an_entry_that_changed_is_heeded() {
+        let own = Creation { config: Some(serde_json::json!("the host's")), ..Creation::default() };
+        let configured = Configured::new(Arc::new(move |_| own.clone()));
+        let shown = |id: &str| configured.creation(id).config.map(|config| config.to_string());
+        let steps = [
+            "{}",
+            "{plugins: {entries: {a: {config: 1}}}}",
+            "{plugins: {entries: {a: {}, b: {timeoutsMs: {assemble: 7}}}}}",
+        ];
+        let expected = [(Some("1"), Some("\"the host's\"")), (None, None)];
+        for (pair, (a, b)) in steps.windows(2).zip(expected) {
+            configured.change(&config(pair[0]), &config(pair[1]));
+            assert_eq!((shown("a").as_deref(), shown("b").as_deref()), (a, b), "{}", pair[1]);
+        }
+        assert_eq!(shown("c").as_deref(), Some("\"the host's\""));
+        assert_eq!(configured.creation("b").deadlines.of("assemble").as_millis(), 7);
+    }
+}
