@@ -4,12 +4,13 @@
 
 #![allow(clippy::print_stdout, reason = "how a child says what became of it")]
 
+use std::cell::RefCell;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use context_engine_transcript::TranscriptError;
@@ -93,23 +94,32 @@ fn refused(session: &Path) -> String {
     }
 }
 
-/// What `run` gave, and the lines it left in the log.
-fn logged<T>(run: impl FnOnce() -> T) -> (T, Vec<String>) {
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-    impl Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().expect("one thread").write(bytes)
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
+thread_local! {
+    /// What this thread logs, while somebody wants to know.
+    static LOGGED: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
+}
+
+/// Writes to the log of the thread it is used on.
+struct ThreadLog;
+
+impl Write for ThreadLog {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        LOGGED.with_borrow_mut(|log| log.iter_mut().for_each(|log| log.extend_from_slice(bytes)));
+        Ok(bytes.len())
     }
-    let lines = Lines::default();
-    let writer = lines.clone();
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-    let ran = tracing::subscriber::with_default(subscriber, run);
-    let text = String::from_utf8(lines.0.lock().expect("one thread").clone()).expect("text");
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What `run` gave, and the lines it left in the log. One subscriber for all threads: with one each, a thread that has none
+/// may have a log line switched off for the others.
+fn logged<T>(run: impl FnOnce() -> T) -> (T, Vec<String>) {
+    static SUBSCRIBED: Once = Once::new();
+    SUBSCRIBED.call_once(|| tracing_subscriber::fmt().with_ansi(false).with_writer(|| ThreadLog).init());
+    LOGGED.set(Some(Vec::new()));
+    let ran = run();
+    let text = String::from_utf8(LOGGED.take().unwrap_or_default()).expect("text");
     (ran, text.lines().map(str::to_owned).collect())
 }
 

@@ -1,12 +1,15 @@
 //! Sessions on disk for the tests, and what is compared of them.
 
+use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 
 use context_engine_transcript::store::{NewEntry, OpenReport, SessionHeader, SessionStore, StoredContext};
 use context_engine_transcript::{HistoryOptions, Imported, Message, RecordedSession, TranscriptError, load};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
+use tracing::field::{Field, Visit};
 
 pub(crate) const HEADER: &str = r#"{"type":"session","version":3,"id":"s1","cwd":"/w"}"#;
 
@@ -153,39 +156,45 @@ pub(crate) fn agrees_with_importer(store: &SessionStore, report: Option<&OpenRep
     }
 }
 
-/// What is said as warnings while `run` runs, on this thread.
+thread_local! {
+    /// The warnings of this thread, while somebody wants to know.
+    static WARNINGS: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Keeps warnings for the thread they are said on.
+struct Heard;
+
+impl Visit for Heard {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        if field.name() == "message" {
+            WARNINGS
+                .with_borrow_mut(|heard| heard.iter_mut().for_each(|heard| heard.push_str(&format!("{value:?}\n"))));
+        }
+    }
+}
+
+impl tracing::Subscriber for Heard {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() <= tracing::Level::WARN
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        event.record(&mut Heard);
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// What is said as warnings while `run` runs, on this thread. One subscriber for all threads: with one each, a thread that
+/// has none may have a warning switched off for the others.
 pub(crate) fn warnings_of(run: impl FnOnce()) -> String {
-    use std::sync::{Arc, Mutex};
-    use tracing::field::{Field, Visit};
-
-    #[derive(Clone, Default)]
-    struct Heard(Arc<Mutex<String>>);
-
-    impl Visit for Heard {
-        fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-            if field.name() == "message" {
-                self.0.lock().expect("one thread").push_str(&format!("{value:?}\n"));
-            }
-        }
-    }
-
-    impl tracing::Subscriber for Heard {
-        fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-            *metadata.level() <= tracing::Level::WARN
-        }
-        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-            tracing::span::Id::from_u64(1)
-        }
-        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-        fn event(&self, event: &tracing::Event<'_>) {
-            event.record(&mut self.clone());
-        }
-        fn enter(&self, _: &tracing::span::Id) {}
-        fn exit(&self, _: &tracing::span::Id) {}
-    }
-
-    let heard = Heard::default();
-    tracing::subscriber::with_default(heard.clone(), run);
-    heard.0.lock().expect("one thread").clone()
+    static SUBSCRIBED: Once = Once::new();
+    SUBSCRIBED.call_once(|| tracing::subscriber::set_global_default(Heard).expect("the first"));
+    WARNINGS.set(Some(String::new()));
+    run();
+    WARNINGS.take().unwrap_or_default()
 }
