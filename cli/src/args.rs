@@ -139,7 +139,7 @@ pub(crate) enum PluginsCommand {
     Pack(PackArgs),
     /// Remove an engine and what the configuration says about it
     Uninstall(UninstallArgs),
-    /// Put an engine into the slot: the next session uses it
+    /// Put an engine into the slot: what comes next is served by it
     Select(SelectArgs),
     /// Let an engine be used again that was switched off
     Enable(SwitchArgs),

@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err(format!("no model is configured in {}; docs/models.md says how", home.config().display()).into());
     };
     let loader = Loader::new(LoaderOptions {
-        directories: config.plugins.load.paths.iter().cloned().chain([home.plugins()]).map(Into::into).collect(),
+        directories: home.plugin_directories(&config),
         state_dir: home.state(),
         policy: config.trust_policy(),
         on_failure: config.on_failure(),

@@ -81,7 +81,11 @@ fn files(root: &Path) -> BTreeMap<String, Vec<u8>> {
 fn an_engine_is_selected_switched_off_and_on_and_doctor_agrees() {
     let host = TestHost::with(&["alpha"]);
     configure(&host, COMMENTED);
-    says(&plugins(&host, "select alpha"), 0, &["selected  alpha, before legacy", "the next session uses it"]);
+    says(
+        &plugins(&host, "select alpha"),
+        0,
+        &["selected  alpha, before legacy", "hosts that watch heed it with their next turn"],
+    );
     assert_eq!(config(&host), COMMENTED.replace("'legacy'", "'alpha'"));
     assert_eq!(doctor(&host), ("alpha".into(), String::new()));
     says(&plugins(&host, "select alpha"), 0, &["in the slot already"]);
@@ -179,7 +183,7 @@ fn a_library_is_installed_selected_upgraded_and_uninstalled() {
     assert_eq!(doctor(&host), ("alpha".into(), String::new()));
     let open = fs::File::open(host.plugins().join("alpha.so")).expect("opened");
     let upgraded = plugins(&host, &format!("install {}", other_build(&host, "alpha")));
-    says(&upgraded, 0, &["in place of 0.1.0 (sha256:", "it is in the slot; the next session uses it"]);
+    says(&upgraded, 0, &["in place of 0.1.0 (sha256:", "it is in the slot; hosts that watch heed it"]);
     assert_eq!(open.metadata().expect("still there").len(), fs::metadata(plugin("alpha")).expect("built").len());
     assert_eq!(names(&host.plugins()), ["alpha.so"], "nothing is left of the work");
     let before = files(host.root());

@@ -5,7 +5,7 @@ use context_engine_runtime::config::edit::Edit;
 use serde_json::json;
 
 use super::args::SwitchArgs;
-use super::{Told, configure, known_ids, unknown};
+use super::{HEEDED, Told, configure, known_ids, unknown};
 use crate::Outcome;
 use crate::args::Directories;
 use crate::error::CliError;
@@ -27,7 +27,7 @@ pub(super) fn run(args: &SwitchArgs, on: bool) -> Result<Outcome, CliError> {
     let (state, verb) = if on { ("enabled", "enable") } else { ("disabled", "disable") };
     let mut told = Told::new(json!({ "id": id, "enabled": on, "changed": changed }));
     told.say(match changed {
-        true => format!("{state:<10}{id}; hosts that start from now on follow it"),
+        true => format!("{state:<10}{id}; {HEEDED}"),
         false => format!("{id} is {state} already; there was nothing to {verb}"),
     });
     let slot = host.config.plugins.slots.context_engine.as_deref().map_or("", str::trim);

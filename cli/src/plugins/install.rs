@@ -13,7 +13,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::args::InstallArgs;
-use super::{Told, archive, configure, crates, place, select};
+use super::{HEEDED, Told, archive, configure, crates, place, select};
 use crate::Outcome;
 use crate::args::Directories;
 use crate::error::CliError;
@@ -270,7 +270,7 @@ fn follow_up(
         }
     } else if used.is_ok() {
         told.say(match selected {
-            true => "it is in the slot; the next session uses it".to_owned(),
+            true => format!("it is in the slot; {HEEDED}"),
             false => format!("`context-engine plugins select {id}` tries it out and puts it into the slot"),
         });
     }

@@ -27,6 +27,9 @@ use crate::error::CliError;
 use crate::output::{json_line, line, path_json};
 use crate::setup::Host;
 
+/// When what was changed is heeded.
+const HEEDED: &str = "hosts that watch heed it with their next turn, others at their next start";
+
 /// What a configuration is made from that is not there yet.
 const TEMPLATE: &str = include_str!("../../config.template.json5");
 

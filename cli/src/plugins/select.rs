@@ -5,7 +5,7 @@ use context_engine_runtime::config::edit::Edit;
 use serde_json::json;
 
 use super::args::SelectArgs;
-use super::{Told, configure};
+use super::{HEEDED, Told, configure};
 use crate::Outcome;
 use crate::args::Directories;
 use crate::doctor;
@@ -44,7 +44,7 @@ pub(super) fn put(host: &Host, id: &str, why: Option<String>) -> Result<Told, Cl
     let changed = before != id && configure(host, &[Edit::set(&["plugins", "slots", "contextEngine"], id)])?;
     let mut told = Told::new(json!({ "id": id, "before": before, "changed": changed, "why": why }));
     told.say(match changed {
-        true => format!("selected  {id}, before {before}; the next session uses it"),
+        true => format!("selected  {id}, before {before}; {HEEDED}"),
         false => format!("{id} is in the slot already; there was nothing to select"),
     });
     if let Some(why) = why {

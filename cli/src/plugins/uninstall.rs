@@ -11,7 +11,7 @@ use context_engine_runtime::expand;
 use serde_json::json;
 
 use super::args::UninstallArgs;
-use super::{Told, configure, known_ids, place, unknown};
+use super::{HEEDED, Told, configure, known_ids, place, unknown};
 use crate::Outcome;
 use crate::args::Directories;
 use crate::error::CliError;
@@ -82,7 +82,7 @@ pub(super) fn run(args: &UninstallArgs) -> Result<Outcome, CliError> {
         told.warn(format!("not ours  {} has this id, too, and was not touched; remove it there", path.display()));
     }
     if !args.dry_run {
-        told.say(format!("hosts that run keep {id} until they start again"));
+        told.say(HEEDED);
     }
     told.print(args.json)
 }
