@@ -17,7 +17,7 @@ use crate::loader::{LEGACY, Loader};
 use crate::platform::CAN_LOAD;
 use crate::schema;
 use crate::stage::{self, Staged};
-use crate::trust;
+use crate::trust::{self, TrustPolicy};
 
 /// A staged copy that nothing uses is removed when it is older than this: another host may be about to open it.
 const STAGE_LIFETIME: Duration = Duration::from_secs(60 * 60);
@@ -83,10 +83,11 @@ impl Loader {
     /// nothing says which was meant.
     pub fn scan(&self) -> Vec<Result<Plugin, LoaderError>> {
         let mut seen = HashSet::new();
-        let mut found: Vec<Result<Plugin, LoaderError>> = find::find(&self.directories())
+        let rules = self.rules();
+        let mut found: Vec<Result<Plugin, LoaderError>> = find::find(&rules.directories)
             .into_iter()
             .filter(|found| found.as_ref().map_or(true, |candidate| seen.insert(candidate.library.clone())))
-            .map(|found| self.trusted(self.check(found?)?))
+            .map(|found| trusted(&rules.policy, self.check(found?)?))
             .collect();
         settle_ids(&mut found);
         self.collect_stages(&found);
@@ -98,7 +99,7 @@ impl Loader {
     fn collect_stages(&self, found: &[Result<Plugin, LoaderError>]) {
         let mut keep: BTreeSet<String> =
             found.iter().flatten().map(|plugin| plugin.staged.digest.to_string()).chain(self.mapped()).collect();
-        keep.extend(hosts::running(&self.options.state_dir).into_iter().flat_map(|host| host.mapped));
+        keep.extend(hosts::announced(&self.options.state_dir).into_iter().flat_map(|host| host.mapped));
         stage::collect(&self.stages(), &keep, STAGE_LIFETIME);
     }
 
@@ -196,15 +197,15 @@ impl Loader {
         Ok((staged, inspection))
     }
 
-    fn trusted(&self, plugin: Plugin) -> Result<Plugin, LoaderError> {
-        trust::check(&self.policy(), &plugin.candidate, &plugin.info().id, plugin.staged.digest)
-            .map_err(|problem| refused(&plugin, Step::Trust, problem))?;
-        Ok(plugin)
-    }
-
     fn stages(&self) -> PathBuf {
         self.options.state_dir.join("stages")
     }
+}
+
+fn trusted(policy: &TrustPolicy, plugin: Plugin) -> Result<Plugin, LoaderError> {
+    trust::check(policy, &plugin.candidate, &plugin.info().id, plugin.staged.digest)
+        .map_err(|problem| refused(&plugin, Step::Trust, problem))?;
+    Ok(plugin)
 }
 
 fn refused(plugin: &Plugin, step: Step, problem: Problem) -> LoaderError {

@@ -7,8 +7,9 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +23,9 @@ const FOLDER: &str = "hosts";
 /// The number that grows when somebody asks for a reload, in the state folder.
 pub(crate) const ASKED: &str = "reload";
 
+/// A host of another system that has not said for so long that it runs has ended.
+const SILENT: Duration = Duration::from_secs(10 * 60);
+
 /// The longest file that is read, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
@@ -32,6 +36,9 @@ pub struct RunningHost {
     /// The process.
     #[serde(flatten)]
     pub process: ProcessStamp,
+    /// Which system numbers its processes: a state folder may be shared by containers and machines.
+    #[serde(default)]
+    pub system: String,
     /// What people call it.
     pub label: String,
     /// Engines its sessions asked for.
@@ -112,8 +119,16 @@ impl From<&Reloaded> for ReloadedEngine {
     }
 }
 
-/// The hosts that run on this machine with this state folder, by process number. Files of others are removed.
+/// The hosts that run on this system with this state folder, by process number. Files of those that have ended are removed.
 pub fn running(state_dir: &Path) -> Vec<RunningHost> {
+    let mut hosts = announced(state_dir);
+    hosts.retain(|host| host.system == system());
+    hosts.sort_by_key(|host| host.process);
+    hosts
+}
+
+/// The same, and those of other systems that have said so lately.
+pub(crate) fn announced(state_dir: &Path) -> Vec<RunningHost> {
     let Ok(entries) = fs::read_dir(state_dir.join(FOLDER)) else { return vec![] };
     let paths = entries.flatten().map(|entry| entry.path());
     let mut hosts: Vec<RunningHost> = Vec::new();
@@ -122,15 +137,32 @@ pub fn running(state_dir: &Path) -> Vec<RunningHost> {
         let Some(host) = read(&path).ok().and_then(|text| serde_json::from_slice::<RunningHost>(&text).ok()) else {
             continue;
         };
-        if host.process.may_run() {
+        let here = host.system == system();
+        // Nobody here can tell whether a process of another system runs; each host says so again every minute.
+        if if here { host.process.may_run() } else { !is_older(&path, SILENT) } {
             hosts.push(host);
         } else {
             // Somebody else may have removed it already.
             let _ = fs::remove_file(&path);
         }
     }
-    hosts.sort_by_key(|host| host.process);
     hosts
+}
+
+/// Whether the file was written longer ago than that.
+fn is_older(path: &Path, than: Duration) -> bool {
+    let written = fs::metadata(path).and_then(|meta| meta.modified()).ok();
+    written.and_then(|written| written.elapsed().ok()).is_some_and(|age| age > than)
+}
+
+/// What numbers the processes here: this start of this machine, and of its name spaces the one this process is in.
+pub fn system() -> &'static str {
+    static SYSTEM: OnceLock<String> = OnceLock::new();
+    SYSTEM.get_or_init(|| {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let space = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+        format!("{} {}", boot.trim(), space.display())
+    })
 }
 
 /// Asks the hosts that run to look at their plugins now, and to try again what they refused. Returns the number of the
@@ -141,7 +173,7 @@ pub fn running(state_dir: &Path) -> Vec<RunningHost> {
 pub fn ask_for_reload(state_dir: &Path) -> io::Result<u64> {
     create_private_dir(state_dir)?;
     // By the clock, so that two who ask at once do not take the same number for theirs.
-    let generation = now_ms().max(asked(state_dir) + 1);
+    let generation = now_ms().max(asked(state_dir).saturating_add(1));
     write(&state_dir.join(ASKED), format!("{generation}\n").as_bytes())?;
     Ok(generation)
 }
@@ -206,6 +238,7 @@ mod tests {
     fn host(process: ProcessStamp) -> RunningHost {
         RunningHost {
             process,
+            system: system().to_owned(),
             label: "a test".to_owned(),
             engines: vec![],
             swaps: 0,
@@ -230,6 +263,16 @@ mod tests {
         write(&foreign, b"{}").expect("written");
         assert_eq!(running(state.path()), [host(here)]);
         assert!(!dead.exists() && foreign.exists());
+        // In a container with a process space of its own, nobody has that number.
+        let elsewhere = RunningHost { system: "elsewhere".to_owned(), ..host(ProcessStamp { pid: 3, start: 4 }) };
+        let container = state.path().join(FOLDER).join("3.json");
+        write(&container, &serde_json::to_vec(&elsewhere).expect("JSON")).expect("written");
+        assert_eq!(running(state.path()), [host(here)]);
+        assert_eq!(announced(state.path()).len(), 2);
+        let silent = SystemTime::now() - SILENT - Duration::from_secs(1);
+        File::options().write(true).open(&container).and_then(|file| file.set_modified(silent)).expect("aged");
+        assert_eq!(announced(state.path()).len(), 1);
+        assert!(!container.exists());
         alive.take_back();
         assert_eq!(running(state.path()), []);
     }

@@ -47,14 +47,6 @@ impl Instances {
         });
         Arc::clone(places.entry(key).or_default())
     }
-
-    /// The instances that are alive.
-    pub(crate) fn alive(&self) -> Vec<Arc<Supervised>> {
-        let places: Vec<Place> =
-            self.places.lock().unwrap_or_else(PoisonError::into_inner).values().map(Arc::clone).collect();
-        // One that is being opened is not waited for.
-        places.iter().filter_map(|place| place.try_lock().ok()?.upgrade()).collect()
-    }
 }
 
 impl Taken<'_> {

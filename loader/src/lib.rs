@@ -67,4 +67,4 @@ pub use supervise::{
 };
 pub use text::{on_one_line, steers};
 pub use trust::TrustPolicy;
-pub use watch::{TellReloads, WatchOptions, Watcher};
+pub use watch::{BeforeLook, TellReloads, WatchOptions, Watcher};

@@ -24,8 +24,8 @@ use crate::quarantine::{self, Fault, Quarantine, Subject, Verdict};
 use crate::reload::Reloads;
 use crate::stage::Digest;
 use crate::supervise::{
-    Creations, EngineHandle, EngineServices, EngineThreads, HostParamPolicy, HostProfile, Instance, Lost, MAX_LOST,
-    Plugged, Refused, Source, Supervised,
+    Creations, Departure, EngineHandle, EngineServices, EngineThreads, HostParamPolicy, HostProfile, Instance, Lost,
+    MAX_LOST, Plugged, Refused, Source, Supervised,
 };
 use crate::trust::TrustPolicy;
 
@@ -95,9 +95,9 @@ pub struct Loader {
 
 /// What is looked through, and what of it may be used. Read as one at the beginning of a scan.
 #[derive(Clone)]
-struct Rules {
-    directories: Arc<[PluginDirectory]>,
-    policy: Arc<TrustPolicy>,
+pub(crate) struct Rules {
+    pub(crate) directories: Arc<[PluginDirectory]>,
+    pub(crate) policy: Arc<TrustPolicy>,
 }
 
 impl Loader {
@@ -125,12 +125,12 @@ impl Loader {
 
     /// Which plugins may be used.
     pub fn policy(&self) -> Arc<TrustPolicy> {
-        Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner).policy)
+        self.rules().policy
     }
 
     /// The plugins directories, in order of precedence.
     pub fn directories(&self) -> Arc<[PluginDirectory]> {
-        Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner).directories)
+        self.rules().directories
     }
 
     /// Has other plugins be used from the next session or [`reload`](Self::reload) on, in all clones.
@@ -141,6 +141,16 @@ impl Loader {
     /// Has other directories be looked through from the next session or [`reload`](Self::reload) on, in all clones.
     pub fn set_directories(&self, directories: Vec<PluginDirectory>) {
         self.rules.write().unwrap_or_else(PoisonError::into_inner).directories = directories.into();
+    }
+
+    /// Both at once: no scan sees one without the other.
+    pub fn set_rules(&self, directories: Vec<PluginDirectory>, policy: TrustPolicy) {
+        let rules = Rules { directories: directories.into(), policy: Arc::new(policy) };
+        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules;
+    }
+
+    pub(crate) fn rules(&self) -> Rules {
+        self.rules.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A loader for a trial, whose outcome must not depend on another's: its engines keep their things in `engines`, and
@@ -362,7 +372,10 @@ impl Loader {
             self.builds.refused_host_params(digest),
             Box::new(move |key| builds.refuse_host_param(digest, key)),
         );
-        let plugged = Plugged { subject, threads, deadlines: creation.deadlines.clone() };
+        let deadlines = creation.deadlines.clone();
+        let departure = Departure::new(subject.engine.clone(), subject.digest.clone(), deadlines.of("dispose"));
+        let departure = self.reloads.has_made(Arc::new(departure));
+        let plugged = Plugged { subject, threads, deadlines, departure };
         Ok(place.fill(Supervised::loaded((info, has_tools), policy, plugged)))
     }
 

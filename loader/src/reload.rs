@@ -9,19 +9,21 @@
 //!
 //! Invariant: nothing here knows how an instance runs.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use crate::catalog::Plugin;
-use crate::error::{LoaderError, Problem};
+use crate::error::{LoaderError, Problem, Step};
 use crate::find::Origin;
 use crate::instances::InstanceKey;
-use crate::loader::{Attempt, Loader};
+use crate::loader::{Attempt, Loader, Rules};
 use crate::supervise::{Departure, EngineHandle, LastOpened, Refused, Shared, Source, Standing, Supervised};
+use crate::trust;
 use crate::watch::Told;
 
 /// So many retired copies in one process are worth a warning.
@@ -74,6 +76,20 @@ pub enum Outcome {
     },
 }
 
+impl Reloaded {
+    /// Whether it says what `other` said. Of a file that is still being written, each look finds another fault.
+    pub(crate) fn is_like(&self, other: &Reloaded) -> bool {
+        let (Outcome::Kept { digest, why }, Outcome::Kept { digest: before, why: said }) =
+            (&self.outcome, &other.outcome)
+        else {
+            return self == other;
+        };
+        let reads_the_file = matches!(why.step, Step::Find | Step::Stage | Step::Inspect);
+        let same = if reads_the_file { why.path == said.path && why.step == said.step } else { why == said };
+        same && digest == before && self.engine == other.engine
+    }
+}
+
 impl fmt::Display for Reloaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let short = |digest: &str| digest.get(..12).unwrap_or(digest).to_owned();
@@ -112,13 +128,37 @@ pub(crate) struct Reloads {
     swaps: AtomicU64,
     /// Builds that were replaced, by digest.
     left: Mutex<HashSet<String>>,
-    departures: Mutex<Vec<Arc<Departure>>>,
+    /// All instances that are not gone.
+    instances: Mutex<Vec<Arc<Departure>>>,
+    /// Engines whose file is not there, since a look missed it.
+    missing: Mutex<HashMap<String, Instant>>,
     /// What was refused for itself, and not by a quarantine.
     refused: Mutex<HashMap<InstanceKey, LoaderError>>,
     /// Whether it was said that there are many retired copies.
     said_many: AtomicBool,
     /// Watchers, which say what engines this host has.
     watchers: Mutex<Vec<Sender<Told>>>,
+}
+
+/// How one pass looks at things.
+pub(crate) struct Pass<'a> {
+    /// Libraries that somebody has open and writes to, links resolved: not read yet.
+    pub(crate) being_written: &'a BTreeSet<PathBuf>,
+    /// How long a file that is not there may come back: somebody deletes it and creates it anew.
+    pub(crate) grace: Duration,
+}
+
+/// What one pass did.
+#[derive(Default)]
+pub(crate) struct Passed {
+    pub(crate) done: Vec<Reloaded>,
+    /// Whether a file is missing that may come back.
+    pub(crate) misses: bool,
+}
+
+impl Pass<'_> {
+    /// One that takes what is there now.
+    pub(crate) const AT_ONCE: Pass<'static> = Pass { being_written: &BTreeSet::new(), grace: Duration::ZERO };
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -179,26 +219,40 @@ impl Reloads {
         handles.iter().filter_map(Weak::upgrade).collect()
     }
 
+    /// An instance was made.
+    pub(crate) fn has_made(&self, instance: Arc<Departure>) -> Arc<Departure> {
+        let mut instances = lock(&self.instances);
+        instances.retain(|instance| !instance.is_gone());
+        instances.push(Arc::clone(&instance));
+        instance
+    }
+
     /// The build is not that of a seat any more.
     fn leaves(&self, digest: String, engine: Option<&Arc<Supervised>>) {
         lock(&self.left).insert(digest);
-        if let Some(departure) = engine.and_then(|engine| engine.departs()) {
-            lock(&self.departures).push(departure);
+        if let Some(engine) = engine {
+            engine.is_replaced_now();
         }
     }
 
-    /// Forgets instances that are gone, and says which of them should be.
+    /// The instances that are not gone.
+    fn instances(&self) -> Vec<Arc<Departure>> {
+        let mut instances = lock(&self.instances);
+        instances.retain(|instance| !instance.is_gone());
+        instances.clone()
+    }
+
+    /// Says which of the instances that were replaced do not let go.
     fn see_off(&self) {
-        let overdue: Vec<(Arc<Departure>, std::time::Duration)> = {
-            let mut departures = lock(&self.departures);
-            departures.retain(|departure| !departure.has_ended());
-            let overdue = departures.extract_if(.., |departure| departure.missed().is_some());
-            overdue.filter_map(|departure| departure.missed().map(|limit| (departure, limit))).collect()
-        };
-        for (departure, limit) in overdue {
-            let (engine, digest, ms) = (&departure.engine, &departure.digest, limit.as_millis());
+        for late in self.instances().into_iter().filter(|instance| instance.is_news()) {
+            let (engine, digest, ms) = (&late.engine, &late.digest, late.limit.as_millis());
             tracing::warn!(engine, digest, "the replaced engine has not returned from dispose within {ms} ms");
         }
+    }
+
+    /// Whether the engine's file has been missing for less than `grace`.
+    fn may_be_back(&self, id: &str, grace: Duration) -> bool {
+        !grace.is_zero() && lock(&self.missing).entry(id.to_owned()).or_insert_with(Instant::now).elapsed() < grace
     }
 }
 
@@ -208,13 +262,66 @@ impl Loader {
     ///
     /// A build that was refused before is not tried again unless something of it changed.
     pub fn reload(&self) -> Vec<Reloaded> {
-        self.pass(Attempt::Reload)
+        self.pass(&Pass::AT_ONCE).done
     }
 
     /// The same, because a person asked: what was refused before is tried again.
     pub fn reload_anew(&self) -> Vec<Reloaded> {
+        self.forget_refusals();
+        self.pass(&Pass::AT_ONCE).done
+    }
+
+    pub(crate) fn forget_refusals(&self) {
         lock(&self.reloads.refused).clear();
-        self.pass(Attempt::Reload)
+    }
+
+    /// Takes the engines away that the policy forbids now, without looking at any file. For who cannot wait for a pass.
+    pub(crate) fn enforce(&self) -> Vec<Reloaded> {
+        let policy = self.policy();
+        let mut done: Vec<Reloaded> = Vec::new();
+        for handle in self.reloads.in_use() {
+            let (Some(source), Standing::Served(engine), Some(before)) =
+                (&handle.source, handle.standing(), handle.opened())
+            else {
+                continue;
+            };
+            let (id, digest) = (&source.id, &before.digest);
+            let pin = || policy.pins_out(id, digest);
+            let pinned_out =
+                pin().map(|pin| Problem::Pin { id: id.clone(), expected: pin.clone(), found: digest.clone() });
+            let forbidden = policy.forbids(id).map(|reason| Problem::Forbidden { reason });
+            let Some(problem) = forbidden.or(pinned_out) else { continue };
+            let why = LoaderError::new(&before.path, Step::Trust, problem).about(id);
+            if handle.vacate(&engine, format!("{id}: {why}")) {
+                self.reloads.leaves(before.digest, Some(&engine));
+                let reloaded = Reloaded { engine: id.clone(), outcome: Outcome::Removed { why: Box::new(why) } };
+                if !done.contains(&reloaded) {
+                    done.push(reloaded);
+                }
+            }
+        }
+        done
+    }
+
+    /// Whether instances that were replaced are still on their way out.
+    pub(crate) fn has_departing(&self) -> bool {
+        let left = lock(&self.reloads.left).clone();
+        let instances = self.reloads.instances();
+        instances.iter().any(|instance| instance.is_leaving() && left.contains(&instance.digest))
+    }
+
+    /// Waits for the instances that are on their way out, each at most as long as its `dispose` may take: whoever ends the
+    /// process then has their stores written. Instances that still serve are none of them.
+    pub fn settle(&self) {
+        // A look that is under way may leave one behind.
+        drop(lock(&self.reloads.passing));
+        let began = Instant::now();
+        for instance in self.reloads.instances().into_iter().filter(|instance| !instance.is_overdue()) {
+            if !instance.wait(began + instance.limit) {
+                let (engine, digest, ms) = (&instance.engine, &instance.digest, instance.limit.as_millis());
+                tracing::warn!(engine, digest, "the engine was not released within {ms} ms");
+            }
+        }
     }
 
     /// How often an instance was replaced under a handle, or an engine that was missing has come.
@@ -224,10 +331,8 @@ impl Loader {
 
     /// The builds that were replaced and are still mapped.
     pub fn retired(&self) -> Retired {
-        let mut in_use: HashSet<String> = self.instances.alive().iter().filter_map(digest_of).collect();
-        let departing = lock(&self.reloads.departures);
-        in_use.extend(departing.iter().filter(|gone| !gone.has_ended()).map(|gone| gone.digest.clone()));
-        drop(departing);
+        let instances = self.reloads.instances().into_iter().filter(|instance| instance.is_in_use());
+        let in_use: HashSet<String> = instances.map(|instance| instance.digest.clone()).collect();
         let left = lock(&self.reloads.left).clone();
         let opened = lock(&self.modules);
         let retired = opened.iter().filter(|(digest, _)| {
@@ -247,42 +352,52 @@ impl Loader {
         mapped
     }
 
-    fn pass(&self, attempt: Attempt) -> Vec<Reloaded> {
+    pub(crate) fn pass(&self, pass: &Pass<'_>) -> Passed {
         let _one_at_a_time = lock(&self.reloads.passing);
         self.reloads.passes.fetch_add(1, Ordering::AcqRel);
         let handles = self.reloads.in_use();
-        let mut done: Vec<Reloaded> = Vec::new();
+        let (mut done, mut misses): (Vec<Reloaded>, bool) = (Vec::new(), false);
         if !handles.is_empty() {
             let found = self.scan();
             for handle in handles {
                 let Some(source) = &handle.source else { continue };
-                let Some(outcome) = self.renew(&handle, source, &found, attempt) else { continue };
+                let outcome = match self.renew(&handle, source, &found, pass) {
+                    Renewed::As(outcome) => outcome,
+                    Renewed::NobodyWaits => continue,
+                    Renewed::MayBeBack => {
+                        misses = true;
+                        continue;
+                    }
+                };
                 let reloaded = Reloaded { engine: source.id.clone(), outcome };
                 if !done.contains(&reloaded) {
                     done.push(reloaded);
                 }
             }
         }
+        if !misses {
+            lock(&self.reloads.missing).clear();
+        }
         self.reloads.see_off();
         let Retired { copies, bytes } = self.retired();
         if copies >= MANY_RETIRED && !self.reloads.said_many.swap(true, Ordering::Relaxed) {
             tracing::warn!(copies, bytes, "many replaced engines are still in memory; restart this host when it suits");
         }
-        done
+        Passed { done, misses }
     }
 
-    /// Takes one handle to what was found. `None` when nobody waits for anything there.
+    /// Takes one handle to what was found.
     fn renew(
         &self,
         handle: &Arc<Shared>,
         source: &Source,
         found: &[Result<Plugin, LoaderError>],
-        attempt: Attempt,
-    ) -> Option<Outcome> {
+        pass: &Pass<'_>,
+    ) -> Renewed {
         let serving = match handle.standing() {
             Standing::Served(engine) => Some(engine),
             Standing::Vacant => None,
-            Standing::Closed => return None,
+            Standing::Closed => return Renewed::NobodyWaits,
         };
         let before = handle.opened();
         let digest = serving.as_ref().and_then(digest_of);
@@ -290,7 +405,7 @@ impl Loader {
             if digest.is_none() {
                 handle.still_vacant(&refused);
             }
-            Some(Outcome::Kept { digest: digest.clone(), why: Box::new(refused.error) })
+            Renewed::As(Outcome::Kept { digest: digest.clone(), why: Box::new(refused.error) })
         };
         let plugin = match self.meant(source, found, before.as_ref(), serving.is_some()) {
             Ok(plugin) => plugin,
@@ -299,31 +414,46 @@ impl Loader {
                 if !self.takes_away(&source.id, &why, before.as_ref()) {
                     return keep(why.into());
                 }
-                let gone = if matches!(why.problem, Problem::NotFound { .. }) { "its file was removed; " } else { "" };
+                let not_found = matches!(why.problem, Problem::NotFound { .. });
+                let is_gone = not_found && before.as_ref().is_some_and(|before| !before.path.exists());
+                if is_gone && self.reloads.may_be_back(&source.id, pass.grace) {
+                    return Renewed::MayBeBack;
+                }
+                let gone = if is_gone { "its file was removed; " } else { "" };
                 if handle.vacate(engine, format!("{}: {gone}{why}", source.id)) {
                     self.reloads.leaves(digest.unwrap_or_default(), Some(engine));
                 }
-                return Some(Outcome::Removed { why: Box::new(why) });
+                return Renewed::As(Outcome::Removed { why: Box::new(why) });
             }
         };
-        let engine = match self.open_plugin(&plugin, &(source.creation)(), attempt) {
+        if pass.being_written.contains(&plugin.candidate.library) {
+            let bytes = plugin.inspection.bytes;
+            let problem = Problem::Unstable { before: bytes, after: bytes };
+            let error = LoaderError::new(&plugin.candidate.path, Step::Stage, problem);
+            return keep(error.about(&source.id).into());
+        }
+        let engine = match self.open_plugin(&plugin, &(source.creation)(), Attempt::Reload) {
             Ok(engine) => engine,
             Err(refused) => return keep(refused),
         };
         let to = digest_of(&engine).unwrap_or_default();
         if serving.as_ref().is_some_and(|serving| Arc::ptr_eq(serving, &engine)) {
             handle.found_at(&plugin.candidate.path);
-            return Some(Outcome::Unchanged { digest: to });
+            return Renewed::As(Outcome::Unchanged { digest: to });
+        }
+        // It may have been forbidden while it was tried out.
+        let (candidate, id) = (&plugin.candidate, plugin.info().id.as_str());
+        if let Err(problem) = trust::check(&self.policy(), candidate, id, plugin.staged.digest) {
+            return keep(LoaderError::new(&candidate.path, Step::Trust, problem).about(id).into());
         }
         if !handle.swap(&engine) {
-            return None;
+            return Renewed::NobodyWaits;
         }
         self.reloads.swaps.fetch_add(1, Ordering::Relaxed);
         if let Some(LastOpened { digest: from, .. }) = before {
-            // Of a build that failed, its instance is gone already.
             self.reloads.leaves(from, serving.as_ref());
         }
-        Some(match digest {
+        Renewed::As(match digest {
             Some(from) => Outcome::Replaced { from, to },
             None => Outcome::Opened { digest: to },
         })
@@ -352,8 +482,7 @@ impl Loader {
     /// Whether an engine may not go on for this reason: somebody removed its file, or said that it is not to be used. What
     /// is there now may have been refused for something else before the policy was asked.
     fn takes_away(&self, id: &str, why: &LoaderError, before: Option<&LastOpened>) -> bool {
-        let policy = self.policy();
-        let directories = self.directories();
+        let Rules { directories, policy } = self.rules();
         let of_workspace = |path: &Path| {
             directories.iter().any(|place| place.origin == Origin::Workspace && path.starts_with(&place.path))
         };
@@ -365,6 +494,15 @@ impl Loader {
             || matches!(why.problem, Problem::NotFound { .. } | Problem::Forbidden { .. })
             || policy.forbids(id).is_some()
     }
+}
+
+/// What a pass did about one handle.
+enum Renewed {
+    As(Outcome),
+    /// It was disposed of.
+    NobodyWaits,
+    /// Its file is not there, and may come back in a moment.
+    MayBeBack,
 }
 
 fn digest_of(engine: &Arc<Supervised>) -> Option<String> {

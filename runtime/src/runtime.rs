@@ -124,6 +124,10 @@ impl Runtime {
     /// session, with the whole history.
     pub fn select_engine(&self, id: impl Into<String>) {
         *self.shared.slot.write().unwrap_or_else(PoisonError::into_inner) = id.into();
+        let selected = self.engine();
+        // Let go of here, an engine is released when the last turn it serves has ended.
+        let others: Vec<_> = self.engines().extract_if(|(id, _), _| *id != selected && id != LEGACY).collect();
+        drop(others);
     }
 
     /// Has turns that ask for `id` use this handle: an engine that is linked into the host, or opened by it. Disposing of
@@ -149,12 +153,13 @@ impl Runtime {
     ) -> Result<TurnReport, RuntimeError> {
         // Whoever stops waiting for the turn takes it back: nothing of it goes on behind their back.
         let taken_back = TakenBack(request.cancel.clone());
-        let asked_for = self.engine();
         let busy = tokio::select! {
             biased;
-            () = request.cancel.cancelled() => return Ok(TurnReport::new(asked_for, TurnEnd::Aborted)),
+            () = request.cancel.cancelled() => return Ok(TurnReport::new(self.engine(), TurnEnd::Aborted)),
             busy = Arc::clone(&session.shared.turn).lock_owned() => busy,
         };
+        // Of when the turn begins: another engine may have been selected while it waited.
+        let asked_for = self.engine();
         let (frame, model, tools) = self.frame(session, &request, &asked_for, busy).await?;
         let (frame, has_history, answered_at) = {
             let message = user_message(&request);
@@ -220,17 +225,20 @@ impl Runtime {
         blocking(move || frame.compact_by_hand(request)).await?
     }
 
-    /// Lets every engine release what it holds, and waits for it. Sessions have to be settled before.
+    /// Lets every engine release what it holds, those that were replaced before included, and waits for it. Sessions have to
+    /// be settled before, and a watcher dropped.
     pub async fn close(&self) {
         let engines: Vec<EngineHandle> = {
             let mut engines = self.shared.engines.lock().unwrap_or_else(PoisonError::into_inner);
             engines.drain().map(|(_, engine)| engine).collect()
         };
+        let loader = self.loader().clone();
         let dispose = move || {
             for engine in engines {
                 // The handle said so in the log.
                 let _ = engine.dispose("shutdown");
             }
+            loader.settle();
         };
         if let Err(error) = blocking(dispose).await {
             tracing::warn!(%error, "the engines could not be disposed of");
@@ -257,7 +265,8 @@ impl Runtime {
             });
             let engine =
                 options.loader.engine_with(&key.0, creation).map_err(|error| RuntimeError::Engine(Box::new(error)))?;
-            if engine.info().id != key.0 {
+            let is_selected = key.0 == LEGACY || key.0 == runtime.engine();
+            if engine.info().id != key.0 || !is_selected {
                 return Ok(engine);
             }
             // Another session may have been faster.

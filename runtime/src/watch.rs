@@ -5,12 +5,17 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use context_engine_loader::{Creation, Deadlines, Loader, Origin, PluginDirectory, WatchOptions, Watcher};
 use serde_json::Value;
 
 use crate::runtime::Creations;
 use crate::{Config, Home, Runtime, RuntimeError};
+
+/// A configuration that is gone or empty has to stay so for this long before it counts: programs that save a file empty it,
+/// or move it away, first.
+const BLANK: Duration = Duration::from_secs(2);
 
 /// What engines are created with: what the host says, and what was configured differently since.
 pub(crate) struct Configured {
@@ -61,13 +66,12 @@ impl Runtime {
     pub fn watch(&self, home: &Home, config: Config, options: WatchOptions) -> Result<Watcher, RuntimeError> {
         let mut files = options.files;
         files.push(home.config());
-        let mut heeding = Heeding { runtime: self.clone(), home: home.clone(), heeded: config, refused: None };
+        let mut heeding =
+            Heeding { runtime: self.clone(), home: home.clone(), heeded: config, refused: None, blank_since: None };
         let mut first = options.before;
         let before = move || {
-            if let Some(first) = &mut first {
-                first();
-            }
-            heeding.heed();
+            let again = first.as_mut().and_then(|first| first());
+            [again, heeding.heed()].into_iter().flatten().min()
         };
         let options = WatchOptions { files, before: Some(Box::new(before)), ..options };
         self.loader().watch(options).map_err(|error| RuntimeError::Watch { reason: error.to_string() })
@@ -80,48 +84,66 @@ struct Heeding {
     heeded: Config,
     /// What was wrong with the file, as it was said.
     refused: Option<String>,
+    /// Since when there is no file, or nothing in it.
+    blank_since: Option<Instant>,
 }
 
 impl Heeding {
-    /// Applies what the configuration says differently now.
-    fn heed(&mut self) {
-        let now = match Config::read(&self.home.config()) {
-            Ok(now) => now,
+    /// Applies what the configuration says differently now. When to ask again although nothing changes.
+    fn heed(&mut self) -> Option<Duration> {
+        let now = match Config::read_written(&self.home.config()) {
+            Ok(Some(now)) => {
+                self.blank_since = None;
+                now
+            }
+            // Nothing is forbidden in it, and it is what a file is for a moment while it is saved.
+            Ok(None) => {
+                let since = *self.blank_since.get_or_insert_with(Instant::now);
+                if let Some(left) = BLANK.checked_sub(since.elapsed()).filter(|left| !left.is_zero()) {
+                    return Some(left);
+                }
+                Config::default()
+            }
             Err(error) => {
+                self.blank_since = None;
                 let error = error.to_string();
                 if self.refused.as_ref() != Some(&error) {
                     tracing::warn!("the configuration that was read before stays in force: {error}");
                     self.refused = Some(error);
                 }
-                return;
+                return None;
             }
         };
         self.refused = None;
         if now == self.heeded {
-            return;
+            return None;
         }
         let before = std::mem::replace(&mut self.heeded, now);
         let now = &self.heeded;
         let loader = self.runtime.loader();
-        if now.trust_policy() != before.trust_policy() {
-            loader.set_policy(now.trust_policy());
-        }
-        if now.plugins.load != before.plugins.load {
-            set_directories(loader, &self.home, now);
+        let (policy, load) = (now.trust_policy(), &now.plugins.load);
+        if policy != before.trust_policy() || *load != before.plugins.load {
+            let directories = if *load == before.plugins.load {
+                loader.directories().to_vec()
+            } else {
+                directories(loader, &self.home, now)
+            };
+            loader.set_rules(directories, policy);
         }
         self.runtime.configured().change(&before, now);
         if now.plugins.slots != before.plugins.slots {
             self.runtime.select_engine(now.plugins.slots.context_engine.clone().unwrap_or_default());
         }
+        None
     }
 }
 
 /// The configured plugins directories, and those of the workspace there were.
-fn set_directories(loader: &Loader, home: &Home, config: &Config) {
+fn directories(loader: &Loader, home: &Home, config: &Config) -> Vec<PluginDirectory> {
     let of_workspace = |directory: &&PluginDirectory| directory.origin == Origin::Workspace;
     let mut directories = home.plugin_directories(config);
     directories.extend(loader.directories().iter().filter(of_workspace).cloned());
-    loader.set_directories(directories);
+    directories
 }
 
 #[cfg(test)]

@@ -381,6 +381,50 @@ fn a_replaced_engine_that_does_not_let_go_keeps_nobody_waiting() {
     assert_eq!(faulty.loader.retired().copies, 1, "its deadline has passed");
 }
 
+/// Who ends the process after this has the stores of all engines written, those that were replaced included.
+#[test]
+fn settling_waits_for_what_was_replaced() {
+    let faulty = Faulty::new(json!({ "dispose": "sleep" }));
+    put(&faulty.host.plugins().join(library_name("faulty")), variant("faulty", 1));
+    assert_eq!(reload(&faulty.loader), "faulty: replaced");
+    soon("dispose is not called", || faulty.reached("dispose") == 1);
+    assert_eq!(faulty.loader.retired().copies, 0, "it has not left yet");
+    faulty.loader.settle();
+    assert_eq!(faulty.loader.retired().copies, 1);
+    assert_eq!(served_by(&faulty.handle), "faulty", "what serves is left alone");
+}
+
+/// The engine fails while the build that replaces it is opened: its library is counted like any other.
+#[test]
+fn an_engine_that_fails_while_it_is_replaced_is_counted() {
+    let faulty = Faulty::new(json!({}));
+    put(&faulty.host.plugins().join(library_name("faulty")), variant("faulty", 1));
+    faulty.set(json!({ "create": "sleep", "assemble": "error" }));
+    let (loader, created) = (faulty.loader.clone(), faulty.reached("create"));
+    let reloading = thread::spawn(move || reload(&loader));
+    soon("the new build is not created", || faulty.reached("create") > created);
+    assert_eq!(served_by(&faulty.handle), "legacy");
+    faulty.set(json!({}));
+    assert_eq!(reloading.join().expect("it ends"), "faulty: replaced");
+    assert_eq!(served_by(&faulty.handle), "faulty");
+    soon("the build that failed is not counted", || faulty.loader.retired().copies == 1);
+}
+
+/// The instance is disposed of through one handle while a reload opens its successor: no handle on it is given that.
+#[test]
+fn an_instance_that_was_disposed_of_meanwhile_has_no_successor() {
+    let faulty = Faulty::new(json!({}));
+    let other = faulty.loader.engine("faulty", &faulty.creation).expect("a handle");
+    put(&faulty.host.plugins().join(library_name("faulty")), variant("faulty", 1));
+    faulty.set(json!({ "create": "sleep" }));
+    let (loader, created) = (faulty.loader.clone(), faulty.reached("create"));
+    let reloading = thread::spawn(move || reload(&loader));
+    soon("the new build is not created", || faulty.reached("create") > created);
+    other.dispose("shutdown").expect("disposed");
+    assert_eq!(reloading.join().expect("it ends"), "");
+    assert_eq!((served_by(&faulty.handle), served_by(&other)), ("legacy".into(), "legacy".into()));
+}
+
 /// What convicts a build is asked once; a cleared quarantine asks again.
 #[test]
 fn a_new_build_that_panics_is_set_aside_and_the_old_one_serves_on() {

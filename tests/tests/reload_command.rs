@@ -114,7 +114,7 @@ fn without_a_host_the_next_start_is_told() {
 fn announce(host: &TestHost, retired: usize) {
     let ProcessStamp { pid, start } = ProcessStamp::current();
     let said = json!({
-        "pid": pid, "start": start, "label": "the bot", "engines": [{ "id": "alpha", "digest": "ab".repeat(32), "sinceMs": 0, "why": null }],
+        "pid": pid, "start": start, "system": hosts::system(), "label": "the bot", "engines": [{ "id": "alpha", "digest": "ab".repeat(32), "sinceMs": 0, "why": null }],
         "swaps": retired, "retiredCopies": retired, "retiredBytes": retired * 500_000, "mapped": [], "lastReload": null,
     });
     put(&host.root().join("state/hosts").join(format!("{pid}.json")), said.to_string());

@@ -120,6 +120,7 @@ fn a_request_during_the_first_look_is_heeded() {
             if std::mem::take(&mut first) {
                 hosts::ask_for_reload(&at).expect("asked");
             }
+            None
         };
         WatchOptions { before: Some(Box::new(before)), ..options }
     });
@@ -157,6 +158,31 @@ fn by_delete_and_create() {
     assert_eq!(watched.until("v003"), ["legacy", "v003"]);
 }
 
+/// Between the two, there is no file. It is not taken for removed at once.
+#[test]
+fn by_delete_and_create_a_moment_later() {
+    let watched = Watched::new();
+    fs::remove_file(&watched.file).expect("removed");
+    let removed = Instant::now();
+    while removed.elapsed() < Duration::from_millis(200) {
+        assert_eq!(build(&watched.handle), "v001");
+        thread::sleep(Duration::from_millis(5));
+    }
+    put(&watched.file, alpha(2));
+    assert_eq!(watched.until("v002"), ["v001", "v002"]);
+}
+
+/// A host whose own code panics when it is told goes on watching.
+#[test]
+fn what_panics_when_it_is_told_does_not_end_the_watching() {
+    let watched =
+        Watched::with(|_, options| WatchOptions { told: Some(Box::new(|_| panic!("the host's"))), ..options });
+    for number in [2, 3] {
+        put(&watched.file, alpha(number));
+        watched.until(&format!("v{number:03}"));
+    }
+}
+
 /// Report H4: the watcher fires while the file is still being copied.
 #[test]
 fn in_ten_slow_pieces() {
@@ -171,6 +197,29 @@ fn in_ten_slow_pieces() {
     drop(file);
     assert_eq!(watched.until("v002").last().map(String::as_str), Some("v002"));
     assert_eq!(watched.loader.swaps(), 1, "half a library was taken");
+}
+
+/// Report H4: a file that is overwritten without being cut off first is of the right length all the time, and half another
+/// build. It is not read before its writer has closed it.
+#[cfg(target_os = "linux")]
+#[test]
+fn overwritten_in_place_with_a_pause_in_the_middle() {
+    let watched = Watched::new();
+    let whole = |number: usize| [alpha(number), format!("the end of build {number}").into_bytes()].concat();
+    put(&watched.file, whole(2));
+    watched.until("v002");
+    let new = whole(3);
+    let (beginning, end) = new.split_at(new.len() - 5);
+    let mut file = File::options().write(true).open(&watched.file).expect("opened");
+    file.write_all(beginning).expect("written");
+    for _ in 0..8 {
+        thread::sleep(Duration::from_millis(100));
+        assert_eq!(build(&watched.handle), "v002");
+    }
+    file.write_all(end).expect("written");
+    drop(file);
+    assert_eq!(watched.until("v003"), ["v002", "v003"]);
+    assert_eq!(watched.loader.swaps(), 2);
 }
 
 #[test]
@@ -268,6 +317,7 @@ fn a_file_besides_the_plugins_is_read_before_the_look() {
             if let Ok(text) = fs::read_to_string(&config) {
                 *keep.lock().expect("a text") = text;
             }
+            None
         }
     };
     let options = WatchOptions { files: vec![config.clone()], before: Some(Box::new(before)), ..options };

@@ -2,14 +2,15 @@
 //! turn, and a turn that runs goes on with its engine.
 #![forbid(unsafe_code)]
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use context_engine_loader::hosts::{self, RunningHost};
-use context_engine_loader::{Loader, LoaderOptions, WatchOptions, Watcher};
+use context_engine_loader::{Creation, Loader, LoaderOptions, WatchOptions, Watcher};
 use context_engine_runtime::model::{ModelRequest, ScriptedModel, Step};
 use context_engine_runtime::{Config, Home, Runtime, RuntimeOptions, Session, TurnReport, TurnRequest};
 use context_engine_tests::build::library_name;
@@ -33,7 +34,12 @@ struct Host {
 impl Host {
     /// With build 1 of `alpha` and `everything`, the configuration `config`, and this model.
     fn new(config: &str, model: ScriptedModel) -> Host {
-        let home = TestHost::with(&["everything"]);
+        Host::with(&["everything"], config, model)
+    }
+
+    /// With these engines besides.
+    fn with(engines: &[&str], config: &str, model: ScriptedModel) -> Host {
+        let home = TestHost::with(engines);
         put(&home.plugins().join(library_name("alpha")), alpha(1));
         let file = put(&home.root().join("config.json5"), config);
         let config = Config::read(&file).expect("a configuration");
@@ -45,6 +51,11 @@ impl Host {
         let (loader, model) = (Loader::new(options), Arc::new(model));
         let mut options = RuntimeOptions::new(loader.clone(), Arc::clone(&model) as _);
         options.engine = config.plugins.slots.context_engine.clone().unwrap_or_default();
+        let created_with = config.clone();
+        options.creations = Arc::new(move |id| Creation {
+            config: created_with.plugins.entries.get(id).and_then(|entry| entry.config.clone()),
+            ..Creation::default()
+        });
         let runtime = Runtime::new(options);
         let watcher = runtime.watch(&Home::at(home.root()), config, WatchOptions::default()).expect("watched");
         let session = Session::create(&home.root().join("sessions/s.jsonl"), SessionHeader::default());
@@ -110,6 +121,7 @@ fn what_is_written_into_the_configuration_is_heeded_by_the_next_turn() {
         ("{plugins: {slots: {contextEngine: 'everything'}}}", "everything"),
         ("{plugins: {slots: {contextEngine: 'everything'}, entries: {everything: {config: {keep: 7}}}}}", "everything"),
         ("{plugins: {slots: {contextEngine: ", "everything"),
+        (&format!("{{plugins: {}", "[".repeat(200_000)), "everything"),
         (
             "// nothing of what is there is for this host\n{plugins: {enabled: false, slots: {contextEngine: 'alpha'}}}",
             "legacy",
@@ -173,4 +185,96 @@ fn a_turn_in_flight_keeps_its_engine() {
         assert_eq!(host.served_by(), "alpha");
     }
     assert_eq!(host.builds(), ["v001", "v001", "v002"]);
+}
+
+/// Programs that save a file empty it, or move it away, first: nothing is allowed for that moment.
+#[test]
+fn a_configuration_that_is_being_saved_forbids_what_it_forbade() {
+    let config = "{plugins: {slots: {contextEngine: 'everything'}, deny: ['everything']}}";
+    let host = Host::new(config, ScriptedModel::from_fn(|_| Step::text("yes")));
+    let file = host.home.root().join("config.json5");
+    for saving in
+        [|file: &Path| fs::write(file, ""), |file: &Path| fs::write(file, " \n"), |file: &Path| fs::remove_file(file)]
+    {
+        saving(&file).expect("saved");
+        host.looked();
+        assert_eq!(host.served_by(), "legacy");
+        put(&file, config);
+        host.looked();
+    }
+    assert_eq!(host.served_by(), "legacy");
+    assert_eq!(host.home.journal("everything"), [], "it was never created");
+}
+
+/// A person who allows nothing in particular any more has said so, too.
+#[test]
+fn a_configuration_that_stays_away_counts_in_the_end() {
+    let host = Host::new("{plugins: {slots: {contextEngine: 'alpha'}}}", ScriptedModel::from_fn(|_| Step::text("yes")));
+    assert_eq!(host.served_by(), "alpha");
+    fs::remove_file(host.home.root().join("config.json5")).expect("removed");
+    let patience = Instant::now() + PATIENCE;
+    while host.served_by() != "legacy" {
+        assert!(Instant::now() < patience, "the slot is still as it was");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// What a build does that is tried out keeps nobody from being heeded who forbids it, or the engine that serves.
+#[test]
+fn a_ban_is_heeded_while_a_build_is_tried_out() {
+    let slow =
+        "{plugins: {slots: {contextEngine: 'faulty'}, entries: {faulty: {config: {sleep_ms: 4000, faults: {FAULT}}}}}}";
+    let host = Host::with(&["faulty"], &slow.replace("FAULT", ""), ScriptedModel::from_fn(|_| Step::text("yes")));
+    assert_eq!(host.served_by(), "faulty");
+    let created = |host: &Host| host.home.journal("faulty").iter().filter(|(member, _)| member == "create").count();
+    // Of the same build, an instance that takes four seconds to be created.
+    host.configure(&slow.replace("FAULT", "create: 'sleep'"), || created(&host) == 2);
+    let config = "{plugins: {slots: {contextEngine: 'faulty'}, deny: ['faulty']}}";
+    let began = Instant::now();
+    host.configure(config, || host.served_by() == "legacy");
+    assert!(began.elapsed() < Duration::from_secs(3), "it waited for the trial: {:?}", began.elapsed());
+    thread::sleep(Duration::from_secs(4).saturating_sub(began.elapsed()));
+    host.looked();
+    assert_eq!(host.served_by(), "legacy", "what was tried out meanwhile is not used either");
+}
+
+/// An engine that is not in the slot any more is let go of; what `select_engine` said while a turn waited holds for it.
+#[test]
+fn an_engine_that_was_deselected_is_released() {
+    let host =
+        Host::new("{plugins: {slots: {contextEngine: 'everything'}}}", ScriptedModel::from_fn(|_| Step::text("yes")));
+    assert_eq!(host.served_by(), "everything");
+    host.runtime.select_engine("alpha");
+    assert_eq!(host.served_by(), "alpha");
+    host.tokio.block_on(async {
+        // Behind a turn, its engine may still care for the transcript.
+        host.session.close().await;
+        host.runtime.close().await;
+    });
+    let journal = host.home.journal("everything");
+    let disposed: Vec<&serde_json::Value> =
+        journal.iter().filter(|(member, _)| member == "dispose").map(|(_, given)| given).collect();
+    assert_eq!(disposed.len(), 1, "{journal:?}");
+    assert!(disposed[0].to_string().contains("released"), "{disposed:?}");
+}
+
+#[test]
+fn a_turn_that_waited_has_the_engine_of_when_it_begins() {
+    let runtime = Arc::new(OnceLock::<Runtime>::new());
+    let known = Arc::clone(&runtime);
+    let model = ScriptedModel::from_fn(move |_| {
+        // While the first turn runs, and the second waits.
+        known.get().expect("set before the turn").select_engine("everything");
+        Step::text("yes")
+    });
+    let host = Host::new("{plugins: {slots: {contextEngine: 'alpha'}}}", model);
+    assert!(runtime.set(host.runtime.clone()).is_ok());
+    let served = host.tokio.block_on(async {
+        let (mut first_events, mut second_events) = (|_| (), |_| ());
+        let first = host.runtime.run_turn(&host.session, TurnRequest::text("one"), &mut first_events);
+        let second = host.runtime.run_turn(&host.session, TurnRequest::text("two"), &mut second_events);
+        let (first, second) = tokio::join!(first, second);
+        [first.expect("it begins").served_by, second.expect("it begins").served_by]
+    });
+    assert_eq!(served, ["alpha", "everything"]);
 }

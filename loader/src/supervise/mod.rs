@@ -14,6 +14,7 @@
 //! | `tools` | which tools of an engine are offered, and what their answers are |
 //! | `instance` | how a linked engine and a loaded one are asked alike |
 //! | `supervised` | one call of one member, and whose fault it is when there is no answer |
+//! | `departure` | how an instance leaves, and who waits for it |
 //! | `threads` | which thread an engine's code runs on, and when its caller leaves |
 //! | `ticket` | one call on its way to a thread and back, and who was too late |
 //! | `lease` | what an engine may do during a call, and that it may not after it |
@@ -28,6 +29,7 @@ mod assemble;
 mod cancel;
 mod capability;
 mod deadlines;
+mod departure;
 mod handle;
 mod history;
 mod host_params;
@@ -63,12 +65,13 @@ pub use threads::{MAX_LOST, MAX_THREADS};
 pub use tools::{EngineTool, ToolAnswer};
 pub use turn::{TurnFacts, TurnTaken};
 
+pub(crate) use departure::Departure;
 pub(crate) use handle::{LastOpened, Refused, Shared, Source};
 pub(crate) use host_params::HostParamPolicy;
 pub(crate) use instance::{Engine, Instance};
 pub(crate) use lease::Lease;
 pub(crate) use plan::takes;
-pub(crate) use supervised::{Departure, Plugged, Supervised};
+pub(crate) use supervised::{Plugged, Supervised};
 pub(crate) use swap::Standing;
 pub(crate) use threads::{EngineThreads, Fate, Lost};
 pub(crate) use tools::{left_out_of, read_tools};

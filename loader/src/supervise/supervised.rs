@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use context_engine_interface::record::EngineInfo;
 use context_engine_interface::std_types::RString;
@@ -16,6 +16,7 @@ use context_engine_interface::{CallContext, ContextEngine, DisposeParamsFields, 
 use super::Call;
 use super::cancel::CancelToken;
 use super::deadlines::Deadlines;
+use super::departure::Departure;
 use super::host_params::HostParamPolicy;
 use super::instance::{Engine, Instance};
 use super::lease::{Lease, NoServices};
@@ -62,6 +63,15 @@ pub(crate) struct Plugged {
     pub(crate) threads: EngineThreads,
     /// How long it may take.
     pub(crate) deadlines: Deadlines,
+    /// How it leaves.
+    pub(crate) departure: Arc<Departure>,
+}
+
+/// Why an instance is not called any more.
+struct SetAside {
+    why: String,
+    /// The host let go of it; it did not fail.
+    by_host: bool,
 }
 
 /// Where an engine's code runs.
@@ -89,9 +99,7 @@ pub(crate) struct Supervised {
     /// Whether a tool was left out already.
     without_tool: AtomicBool,
     /// Why it is not called any more.
-    set_aside: OnceLock<String>,
-    /// How it leaves, once another instance has its place.
-    departure: OnceLock<Arc<Departure>>,
+    set_aside: OnceLock<SetAside>,
     /// Whether the quarantine it was set aside for is on record.
     on_record: AtomicBool,
 }
@@ -123,7 +131,6 @@ impl Supervised {
             has_tools,
             without_tool: AtomicBool::new(false),
             set_aside: OnceLock::new(),
-            departure: OnceLock::new(),
             on_record: AtomicBool::new(false),
         }
     }
@@ -142,7 +149,19 @@ impl Supervised {
 
     /// Why the engine is not called any more.
     pub(crate) fn why_set_aside(&self) -> Option<&str> {
-        self.set_aside.get().map(String::as_str)
+        self.set_aside.get().map(|set_aside| set_aside.why.as_str())
+    }
+
+    /// The host disposed of it: nobody is to have another one in its place.
+    pub(super) fn is_disposed(&self) -> bool {
+        self.set_aside.get().is_some_and(|set_aside| set_aside.by_host)
+    }
+
+    /// Another instance has taken its place. Told before the last holder lets go, which disposes of it with that reason.
+    pub(crate) fn is_replaced_now(&self) {
+        if let Some(plugged) = self.plugged() {
+            plugged.departure.is_replaced_now();
+        }
     }
 
     /// The quarantine it was set aside for is on record.
@@ -297,55 +316,36 @@ impl Supervised {
         self.over_budget.store(0, Ordering::Relaxed);
     }
 
-    /// Sets the engine aside: it takes no more calls, and is released when those that run have returned. Only the first
-    /// reason counts; `false` for the others.
+    /// Sets the engine aside because it failed: it takes no more calls, and is released when those that run have returned.
+    /// Only the first reason counts; `false` for the others.
     pub(super) fn retire(&self, why: String) -> bool {
-        let first = self.set_aside.set(why).is_ok();
+        let first = self.set_aside.set(SetAside { why, by_host: false }).is_ok();
         if let Some(plugged) = self.plugged().filter(|_| first) {
-            let departure = self.departure.get().cloned();
-            plugged.threads.close("dispose", move |engine| {
-                let _begun = departure.as_ref().map(|departure| departure.begun.set(Instant::now()));
-                let reason = if departure.is_some() { "reload" } else { "released" };
-                drop(dispose(engine.engine(), reason));
-                drop(engine);
-                if let Some(departure) = departure {
-                    departure.ended.store(true, Ordering::Release);
-                }
-            });
+            plugged.departure.fails();
+            plugged.release();
         }
         first
-    }
-
-    /// It was replaced: once nobody holds it, it is disposed of with the reason `reload`. `None` for a linked engine, and
-    /// for one whose departure is known.
-    pub(crate) fn departs(&self) -> Option<Arc<Departure>> {
-        let plugged = self.plugged()?;
-        let departure = Arc::new(Departure {
-            engine: plugged.subject.engine.clone(),
-            digest: plugged.subject.digest.clone(),
-            limit: plugged.deadlines.of("dispose"),
-            begun: OnceLock::new(),
-            ended: AtomicBool::new(false),
-        });
-        self.departure.set(Arc::clone(&departure)).is_ok().then_some(departure)
     }
 
     /// Has the engine release what it holds, its destructor included, and waits for both: a host that ends the process
     /// now must know that its store is written. It takes no more calls.
     pub(super) fn dispose(&self, reason: &str) -> Result<(), Failure> {
-        if self.set_aside.set(format!("{} was disposed ({reason})", self.info.id)).is_err() {
+        let why = format!("{} was disposed ({reason})", self.info.id);
+        if self.set_aside.set(SetAside { why, by_host: true }).is_err() {
             return Ok(());
         }
         let answer = match &self.home {
             Home::Linked(engine) => dispose(engine.engine(), reason),
             Home::Plugged(plugged) => {
                 let (tell, told) = mpsc::channel();
-                let reason = reason.to_owned();
+                let (reason, departure) = (reason.to_owned(), Arc::clone(&plugged.departure));
                 plugged.threads.close("dispose", move |engine| {
+                    departure.begins_to_dispose();
                     // Whoever waited may have left.
                     let _ = tell.send(None);
                     let answer = dispose(engine.engine(), &reason);
                     drop(engine);
+                    departure.is_gone_now();
                     let _ = tell.send(Some(answer));
                 });
                 let limit = plugged.deadlines.of("dispose");
@@ -374,33 +374,27 @@ impl Supervised {
     }
 }
 
-/// An instance that was replaced, on its way out.
-#[derive(Debug)]
-pub(crate) struct Departure {
-    pub(crate) engine: String,
-    pub(crate) digest: String,
-    limit: Duration,
-    /// When `dispose` began: the last turn that used it has ended.
-    begun: OnceLock<Instant>,
-    ended: AtomicBool,
-}
-
-impl Departure {
-    /// `dispose` and the destructor have returned.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::Acquire)
-    }
-
-    /// The deadline of `dispose`, when it has passed without an end.
-    pub(crate) fn missed(&self) -> Option<Duration> {
-        let overdue = self.begun.get().is_some_and(|begun| begun.elapsed() > self.limit);
-        (overdue && !self.has_ended()).then_some(self.limit)
+impl Plugged {
+    /// Has the instance disposed of and dropped once the calls that run have returned. Nobody waits for it here.
+    fn release(&self) {
+        let departure = Arc::clone(&self.departure);
+        self.threads.close("dispose", move |engine| {
+            departure.begins_to_dispose();
+            drop(dispose(engine.engine(), departure.reason()));
+            drop(engine);
+            departure.is_gone_now();
+        });
     }
 }
 
 impl Drop for Supervised {
     fn drop(&mut self) {
-        self.retire("its last handle was dropped".to_owned());
+        let why = "its last handle was dropped".to_owned();
+        let first = self.set_aside.set(SetAside { why, by_host: true }).is_ok();
+        if let Some(plugged) = self.plugged().filter(|_| first) {
+            plugged.departure.leaves();
+            plugged.release();
+        }
     }
 }
 

@@ -30,7 +30,7 @@ impl Shared {
     pub(crate) fn standing(&self) -> Standing {
         match self.seat() {
             Seat::Taken(engine) if engine.why_set_aside().is_none() => Standing::Served(engine),
-            Seat::Taken(engine) if engine.why_quarantined().is_none() => Standing::Closed,
+            Seat::Taken(engine) if engine.is_disposed() => Standing::Closed,
             Seat::Taken(_) | Seat::Legacy { .. } | Seat::Opening { .. } => Standing::Vacant,
             Seat::Closed { .. } => Standing::Closed,
         }
@@ -56,9 +56,14 @@ impl Shared {
         }
     }
 
-    /// Puts `engine` into the seat, unless the handle was disposed of meanwhile.
+    /// Puts `engine` into the seat, unless the handle or its instance was disposed of meanwhile.
     pub(crate) fn swap(&self, engine: &Arc<Supervised>) -> bool {
-        self.take_seat(|seat| !matches!(seat, Seat::Closed { .. }), Seat::Taken(Arc::clone(engine)))
+        let is_open = |seat: &Seat| match seat {
+            Seat::Taken(seated) => !seated.is_disposed(),
+            Seat::Legacy { .. } | Seat::Opening { .. } => true,
+            Seat::Closed { .. } => false,
+        };
+        self.take_seat(is_open, Seat::Taken(Arc::clone(engine)))
     }
 
     /// Leaves the seat to `legacy`, because `engine` may not be used any more. A later reload may fill it.

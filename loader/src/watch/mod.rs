@@ -5,9 +5,15 @@
 //! so that a file that is being written is read once; what is read too early all the same is refused by its own headers,
 //! and looked at again when it grows. Where the system cannot watch (a network drive, no watches left), the host looks
 //! every second instead.
+//!
+//! Two threads: one is told, reads the configuration and says what was done; the other takes the passes, in which builds are
+//! tried out. While it does, what is forbidden goes all the same.
 
 mod places;
+mod writers;
 
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -16,11 +22,12 @@ use std::time::{Duration, Instant};
 use std::{fmt, io, thread};
 
 use self::places::{Interests, Places};
+use self::writers::Writers;
 use crate::error::Problem;
 use crate::hosts::{self, Announcement, EngineInUse, LastReload, ReloadedEngine, RunningHost};
 use crate::loader::Loader;
 use crate::quarantine::ProcessStamp;
-use crate::reload::{Outcome, Reloaded};
+use crate::reload::{Outcome, Pass, Passed, Reloaded};
 use crate::supervise::Standing;
 
 /// A look is taken at the latest so long after the first change, even when changes do not end.
@@ -31,6 +38,15 @@ const ANYHOW: Duration = Duration::from_secs(60);
 
 /// A host that was short of something tries again after this.
 const SHORT_OF: Duration = Duration::from_secs(5);
+
+/// A file that is gone may come back for so long: somebody deletes it and creates it anew.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// While replaced instances are still on their way out, what this host has is said again after this.
+const ANNOUNCE_AGAIN: Duration = Duration::from_millis(250);
+
+/// Is called before a look.
+pub type BeforeLook = Box<dyn FnMut() -> Option<Duration> + Send>;
 
 /// Takes what a look did.
 pub type TellReloads = Box<dyn FnMut(&[Reloaded]) + Send>;
@@ -45,8 +61,9 @@ pub struct WatchOptions {
     pub poll: Duration,
     /// Do not ask the system to watch: plugins lie on a drive that tells nothing.
     pub poll_only: bool,
-    /// Called before each look, which sees what it sets: reads the configuration again.
-    pub before: Option<Box<dyn FnMut() + Send>>,
+    /// Called before each look, which sees what it sets: reads the configuration again. Says when it wants to be called
+    /// again although nothing changes.
+    pub before: Option<BeforeLook>,
     /// Told what a look did, when it did something; on the watcher's thread.
     pub told: Option<TellReloads>,
 }
@@ -96,7 +113,18 @@ pub(crate) enum Told {
     Engine {
         missed: bool,
     },
+    /// A pass was taken, for the request with this number.
+    Passed(Passed, u64),
     Stop,
+}
+
+/// What a pass is to be taken for.
+struct Order {
+    /// The newest request.
+    asked: u64,
+    /// Whether it was not heeded before: what was refused is tried again, and what is gone is gone.
+    anew: bool,
+    being_written: BTreeSet<PathBuf>,
 }
 
 impl Loader {
@@ -111,12 +139,17 @@ impl Loader {
         let announcement = Mutex::new(Announcement::new(&self.options.state_dir));
         let shared = Arc::new(Shared { stopped: AtomicBool::new(false), announcement });
         self.reloads.tell_of_engines(tell.clone());
+        let passes = take_passes(self.clone(), tell.clone())?;
         let watching = Watching {
             loader: self.clone(),
             options,
             shared: Arc::clone(&shared),
             system: None,
             places: Places::default(),
+            writers: Writers::default(),
+            passes,
+            is_passing: false,
+            is_due_again: false,
             said: vec![],
             heeded: hosts::asked(&self.options.state_dir),
             last: None,
@@ -144,6 +177,13 @@ struct Watching {
     /// The system's own, where it can watch.
     system: Option<notify::RecommendedWatcher>,
     places: Places,
+    writers: Writers,
+    /// Takes passes, one at a time.
+    passes: Sender<Order>,
+    /// Whether one is taken.
+    is_passing: bool,
+    /// Whether another one is due when it has ended.
+    is_due_again: bool,
     /// What was said last: what stays as it is is said once.
     said: Vec<Reloaded>,
     /// The newest request that was heeded.
@@ -151,6 +191,15 @@ struct Watching {
     last: Option<LastReload>,
     /// Whether it was said that the system cannot watch, or that this host cannot be announced.
     warned: bool,
+}
+
+/// When something is to be done.
+struct Due {
+    look: Instant,
+    /// The first change since the last look.
+    first_change: Option<Instant>,
+    /// When to say again what this host has: what was replaced is let go of later.
+    announcement: Option<Instant>,
 }
 
 impl Watching {
@@ -164,64 +213,106 @@ impl Watching {
             }
         }
         // What changed before anybody watched.
-        let mut next = self.look();
-        let mut first_change: Option<Instant> = None;
-        loop {
-            match told.recv_timeout(next.saturating_duration_since(Instant::now())) {
+        let mut due = Due { look: Instant::now(), first_change: None, announcement: None };
+        while !self.shared.stopped.load(Ordering::Acquire) {
+            let now = Instant::now();
+            // First, because news that never end would keep it from being looked at.
+            if now >= due.look {
+                due.first_change = None;
+                due.look = now + self.interval(ANYHOW);
+                if let Some(wait) = self.unharmed(Self::look).flatten() {
+                    due.look = now + wait;
+                }
+                continue;
+            }
+            if due.announcement.is_some_and(|at| now >= at) {
+                due.announcement = self.announce();
+            }
+            let until = due.announcement.map_or(due.look, |at| at.min(due.look));
+            match told.recv_timeout(until.saturating_duration_since(now)) {
                 Ok(Told::Changed(event)) => {
-                    let concerns = event.as_ref().map_or(true, |event| self.places.concerns(event));
-                    if concerns {
-                        let now = Instant::now();
-                        let latest = *first_change.get_or_insert(now) + LATEST;
-                        next = (now + self.options.settle).min(latest);
+                    if event.as_ref().map_or(true, |event| self.places.concerns(event)) {
+                        if let Ok(event) = &event {
+                            self.writers.heed(event, now);
+                        }
+                        let latest = *due.first_change.get_or_insert(now) + LATEST;
+                        due.look = (now + self.options.settle).min(latest);
                     }
                 }
-                Ok(Told::Engine { missed: true }) => next = Instant::now(),
-                Ok(Told::Engine { missed: false }) => self.announce(),
-                Err(RecvTimeoutError::Timeout) => {
-                    first_change = None;
-                    next = self.look();
+                Ok(Told::Engine { missed: true }) => due.look = now,
+                Ok(Told::Engine { missed: false }) => due.announcement = self.announce(),
+                Ok(Told::Passed(passed, asked)) => {
+                    self.is_passing = false;
+                    let again = self.unharmed(|watching| watching.took(&passed, asked));
+                    due.look = due.look.min(Instant::now() + again.unwrap_or(ANYHOW));
+                    if std::mem::take(&mut self.is_due_again) {
+                        due.look = Instant::now();
+                    }
+                    due.announcement = self.announce();
                 }
                 Ok(Told::Stop) | Err(RecvTimeoutError::Disconnected) => return,
-            }
-            if self.shared.stopped.load(Ordering::Acquire) {
-                return;
+                Err(RecvTimeoutError::Timeout) => {}
             }
         }
     }
 
-    /// One look; when the next one is due.
-    fn look(&mut self) -> Instant {
+    /// Does what may call the host, which may panic: it goes on watching.
+    fn unharmed<T>(&mut self, run: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        let done = catch_unwind(AssertUnwindSafe(|| run(self)));
+        if done.is_err() {
+            tracing::error!("what the host does about its plugins panicked; it goes on watching them");
+        }
+        done.ok()
+    }
+
+    /// One look; when the next one is due, if that is known.
+    fn look(&mut self) -> Option<Duration> {
         // Before anything is read: what changes later is told.
         self.watch_places();
         let asked = hosts::asked(&self.loader.options.state_dir);
-        if let Some(before) = &mut self.options.before {
-            before();
-            // It may have changed the directories.
-            self.watch_places();
+        let again = self.options.before.as_mut().and_then(|before| before());
+        // It may have changed the directories.
+        self.watch_places();
+        if std::mem::replace(&mut self.is_passing, true) {
+            // A build that is tried out takes as long as it takes. What is forbidden goes at once.
+            self.is_due_again = true;
+            let gone = self.loader.enforce();
+            self.say(&gone);
+        } else {
+            let being_written = self.writers.at_work(Instant::now());
+            // Its thread ends with this one.
+            let _ = self.passes.send(Order { asked, anew: asked > self.heeded, being_written });
         }
-        let done = if asked > self.heeded { self.loader.reload_anew() } else { self.loader.reload() };
+        again
+    }
+
+    /// What follows from a pass: when to look again.
+    fn took(&mut self, Passed { done, misses }: &Passed, asked: u64) -> Duration {
         self.heeded = self.heeded.max(asked);
-        if self.shared.stopped.load(Ordering::Acquire) {
-            return Instant::now();
-        }
         let why = |reloaded: &Reloaded| match &reloaded.outcome {
             Outcome::Kept { why, .. } => Some(why.problem.clone()),
             _ => None,
         };
         let problems: Vec<Problem> = done.iter().filter_map(why).collect();
-        let again = if problems.iter().any(|problem| matches!(problem, Problem::Unstable { .. })) {
+        let is_unstable = problems.iter().any(|problem| matches!(problem, Problem::Unstable { .. }));
+        let again = if is_unstable && self.writers.at_work(Instant::now()).is_empty() {
             self.options.settle
+        } else if is_unstable || *misses {
+            GRACE
         } else if problems.iter().any(|problem| matches!(problem, Problem::Busy { .. })) {
             SHORT_OF
         } else {
             ANYHOW
         };
-        self.say(&done);
         let engines = done.iter().map(ReloadedEngine::from).collect();
         self.last = Some(LastReload { at_ms: hosts::now_ms(), generation: self.heeded, engines });
-        self.announce();
-        Instant::now() + if self.system.is_some() { again } else { again.min(self.options.poll) }
+        self.say(done);
+        self.interval(again)
+    }
+
+    /// A time to wait, where the system may not tell.
+    fn interval(&self, wait: Duration) -> Duration {
+        if self.system.is_some() { wait } else { wait.min(self.options.poll) }
     }
 
     fn watch_places(&mut self) {
@@ -246,7 +337,8 @@ impl Watching {
 
     /// Says what was done, and what could not be: once.
     fn say(&mut self, done: &[Reloaded]) {
-        let new: Vec<Reloaded> = done.iter().filter(|reloaded| !self.said.contains(reloaded)).cloned().collect();
+        let is_said = |reloaded: &&Reloaded| self.said.iter().any(|said| reloaded.is_like(said));
+        let new: Vec<Reloaded> = done.iter().filter(|reloaded| !is_said(reloaded)).cloned().collect();
         for reloaded in &new {
             match &reloaded.outcome {
                 Outcome::Unchanged { .. } => {}
@@ -262,11 +354,12 @@ impl Watching {
         }
     }
 
-    /// Says that this host runs, and what it has.
-    fn announce(&mut self) {
+    /// Says that this host runs, and what it has; when to say it again.
+    fn announce(&mut self) -> Option<Instant> {
         let retired = self.loader.retired();
         let host = RunningHost {
             process: ProcessStamp::current(),
+            system: hosts::system().to_owned(),
             label: self.loader.options.host.label.clone(),
             engines: self.loader.engines_in_use(),
             swaps: self.loader.swaps(),
@@ -278,14 +371,37 @@ impl Watching {
         let announcement = self.shared.announcement.lock().unwrap_or_else(PoisonError::into_inner);
         // Under its lock: who stops takes it back after this.
         if self.shared.stopped.load(Ordering::Acquire) {
-            return;
+            return None;
         }
         if let Err(error) = announcement.say(&host)
             && !std::mem::replace(&mut self.warned, true)
         {
             tracing::warn!(%error, "`plugins reload` will not find this host: its state folder cannot be written");
         }
+        self.loader.has_departing().then(|| Instant::now() + ANNOUNCE_AGAIN)
     }
+}
+
+/// Has passes taken on a thread of their own: trying a build out takes seconds, and a ban must not wait for it.
+fn take_passes(loader: Loader, tell: Sender<Told>) -> io::Result<Sender<Order>> {
+    let (order, orders) = mpsc::channel::<Order>();
+    thread::Builder::new().name("plugins reloader".to_owned()).spawn(move || {
+        for Order { asked, anew, being_written } in orders {
+            let pass = Pass { being_written: &being_written, grace: if anew { Duration::ZERO } else { GRACE } };
+            if anew {
+                loader.forget_refusals();
+            }
+            // A host whose own code panics here (what an engine is created with is its) is looked after all the same.
+            let passed = catch_unwind(AssertUnwindSafe(|| loader.pass(&pass)));
+            let passed = passed.unwrap_or_else(|_| {
+                tracing::error!("looking at the plugins panicked; the host goes on watching them");
+                Passed::default()
+            });
+            // The watcher may have been dropped.
+            let _ = tell.send(Told::Passed(passed, asked));
+        }
+    })?;
+    Ok(order)
 }
 
 fn is_news(reloaded: &Reloaded) -> bool {

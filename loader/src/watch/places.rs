@@ -91,6 +91,7 @@ fn folders(root: &Path) -> Vec<PathBuf> {
 /// `paths` as the system may call them: as they were named, resolved, and by the real path of the directory they lie in.
 fn by_all_names(paths: &[PathBuf]) -> Vec<PathBuf> {
     let names = |path: &PathBuf| {
+        let path = &std::path::absolute(path).unwrap_or_else(|_| path.clone());
         let in_real = path.ancestors().skip(1).find_map(|ancestor| {
             let real = fs::canonicalize(ancestor).ok()?;
             Some(real.join(path.strip_prefix(ancestor).ok()?))

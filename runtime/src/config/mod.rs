@@ -2,6 +2,7 @@
 //!
 //! Unknown keys are left alone: a person may keep keys of other tools, or of a later version, in the same file.
 
+mod depth;
 pub mod edit;
 mod models;
 mod slips;
@@ -147,13 +148,22 @@ impl Config {
     /// # Errors
     /// [`RuntimeError::Config`] with the place of the mistake.
     pub fn read(path: &Path) -> Result<Config, RuntimeError> {
+        Ok(Config::read_written(path)?.unwrap_or_default())
+    }
+
+    /// The same; `None` when there is no file, or nothing in it.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_written(path: &Path) -> Result<Option<Config>, RuntimeError> {
         let refuse = |doing, reason: String| RuntimeError::Config { path: path.to_owned(), doing, reason };
         let text = match read_text(path, MAX_CONFIG) {
+            Ok(text) if text.trim().is_empty() => return Ok(None),
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Config::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(refuse("reading the configuration", error.to_string())),
         };
-        Config::parse(&text).map_err(|reason| refuse("reading the configuration", reason))
+        Config::parse(&text).map(Some).map_err(|reason| refuse("reading the configuration", reason))
     }
 
     /// What `text` says, or the place of its mistake.
@@ -161,6 +171,7 @@ impl Config {
         if text.trim().is_empty() {
             return Ok(Config::default());
         }
+        depth::check(text)?;
         let config: Config = json5::from_str(text).map_err(|error| error.to_string())?;
         for id in config.plugins.entries.keys() {
             config.deadlines(id).map_err(|reason| format!("plugins.entries.{id}.timeoutsMs: {reason}"))?;
@@ -172,7 +183,8 @@ impl Config {
     /// like every key of other tools. Each with its place and the key that was meant.
     pub fn misspelt(path: &Path) -> Vec<(String, &'static str)> {
         let mut found = Vec::new();
-        let value = read_text(path, MAX_CONFIG).ok().and_then(|text| json5::from_str::<Value>(&text).ok());
+        let text = read_text(path, MAX_CONFIG).ok().filter(|text| depth::check(text).is_ok());
+        let value = text.and_then(|text| json5::from_str::<Value>(&text).ok());
         if let Some(value) = value {
             slips::look_for(&value, "", "", &mut found);
         }
