@@ -20,12 +20,14 @@ pub mod boundary;
 pub mod build;
 pub mod changed;
 pub mod faulty;
+pub mod frozen;
 pub mod host;
 #[cfg(target_os = "linux")]
 pub mod probe;
 pub mod prompts;
 pub mod record;
 pub mod session;
+pub mod tour;
 
 /// Says that a test was left out because `what` is not here. Where all tests have to run (`CI` is set), that is a
 /// failure.
