@@ -1,8 +1,8 @@
-//! Writes what is kept beside frozen sources: what their engines do in today's host. Run by `tests/frozen/freeze`.
+//! Writes what is kept beside frozen sources: the interface's layout, and what the engines do in today's host. Run by `tests/frozen/freeze`.
 
-use context_engine_tests::frozen;
 use context_engine_tests::host::TestHost;
 use context_engine_tests::tour::tour;
+use context_engine_tests::{frozen, layout};
 use serde_json::Value;
 
 fn main() -> std::io::Result<()> {
@@ -12,6 +12,7 @@ fn main() -> std::io::Result<()> {
         let message = format!("tests/frozen has no version {version:?}; start tests/frozen/freeze");
         return Err(std::io::Error::other(message));
     };
+    frozen.keep("layout.txt", &layout::of_interface())?;
     let tours: Value = frozen.engines().iter().map(|(id, library)| (id.clone(), tour_of(id, library))).collect();
     frozen.keep("tours.json", &format!("{tours:#}\n"))
 }

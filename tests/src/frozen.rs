@@ -8,10 +8,12 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::Value;
 
-use crate::build::{Build, library_name, workspace};
+use crate::build::{Build, library_name, target, workspace};
+use crate::changed::{files_of, read, write};
 
 /// One frozen version.
 #[derive(Debug)]
@@ -58,9 +60,39 @@ impl Frozen {
         folders(&self.folder.join("engines")).filter_map(engine).collect()
     }
 
-    /// Its interface's sources.
-    pub fn interface(&self) -> PathBuf {
-        self.folder.join("interface")
+    /// A host on its interface: today's loader, or the one that was frozen with it.
+    pub fn host(&self) -> FrozenHost {
+        let root = target().join("test-plugins/frozen").join(&self.version);
+        let project = Some(self.folder.join("host")).filter(|frozen| frozen.exists());
+        let project = project.as_deref().unwrap_or_else(|| workspace());
+        let crates = ["transcript", "legacy-engine", "loader"];
+        let mut files: BTreeMap<PathBuf, String> =
+            crates.iter().flat_map(|name| files_of(&project.join(name), name)).collect();
+        files.insert("Cargo.toml".into(), self.host_manifest(&read(&project.join("Cargo.toml"))));
+        files.insert("Cargo.lock".into(), read(&project.join("Cargo.lock")));
+        files.insert("host/Cargo.toml".into(), HOST.into());
+        for (to, from) in
+            [("main", "tests/frozen/host.rs"), ("tour", "tests/src/tour.rs"), ("session", "tests/src/session.rs")]
+        {
+            files.insert(format!("host/src/{to}.rs").into(), read(&project.join(from)));
+        }
+        write(&root, &files, &crates);
+        let name = format!("frozen-host{}", std::env::consts::EXE_SUFFIX);
+        Build::by_author(&root.join("Cargo.toml"), "test-plugins").arg("--package=frozen-host").run_and(|built| {
+            let program = root.join(&name);
+            fs::copy(built.join(&name), &program).expect("copied");
+            FrozenHost { program }
+        })
+    }
+
+    /// The project's manifest `text` with the host's crates as its members, on the frozen interface.
+    fn host_manifest(&self, text: &str) -> String {
+        let members = r#"["transcript", "legacy-engine", "loader", "host"]"#;
+        let start = text.find("[workspace.package]").expect("package defaults");
+        let interface = format!("path = {:?}", self.folder.join("interface"));
+        let rest = text[start..].replace(r#"path = "interface""#, &interface);
+        assert!(rest.contains(&interface), "the host is on the frozen interface");
+        format!("[workspace]\nresolver = \"3\"\nmembers = {members}\n\n{rest}\n[profile.dev]\ndebug = false\n")
     }
 
     /// The layout of its interface, as [`crate::layout`] writes it.
@@ -86,5 +118,34 @@ impl Frozen {
     pub fn keep(&self, name: &str, text: &str) -> std::io::Result<()> {
         fs::File::create_new(self.folder.join(name))
             .and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()))
+    }
+}
+
+/// The manifest of a host on a frozen interface.
+const HOST: &str = r#"[package]
+name = "frozen-host"
+version = "0.1.0"
+edition = "2024"
+
+[dependencies]
+context-engine-interface.workspace = true
+context-engine-loader.workspace = true
+context-engine-transcript.workspace = true
+serde_json.workspace = true
+"#;
+
+/// A host on a frozen interface, as a program.
+#[derive(Debug)]
+pub struct FrozenHost {
+    program: PathBuf,
+}
+
+impl FrozenHost {
+    /// The [tours](crate::tour) of engines whose libraries lie in `home/plugins`, by id.
+    pub fn tours(&self, home: &Path, ids: &[&str]) -> Value {
+        let output = Command::new(&self.program).arg(home).args(ids).output().expect("the host can be run");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "the host must live: {}\n{said}", output.status);
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}\n{said}"))
     }
 }

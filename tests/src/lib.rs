@@ -16,12 +16,14 @@
 //! | [`prompts`] | the rules every prompt keeps, as `checker/check_prompts.py` has them |
 #![forbid(unsafe_code)]
 
+pub mod append_only;
 pub mod boundary;
 pub mod build;
 pub mod changed;
 pub mod faulty;
 pub mod frozen;
 pub mod host;
+pub mod layout;
 #[cfg(target_os = "linux")]
 pub mod probe;
 pub mod prompts;
