@@ -2,8 +2,8 @@
 //!
 //! Decision: sources, not libraries: a library would prove itself on one kind of machine only. Engines are built with
 //! their own interface and lock file; hosts of the time are today's loader on the interface of the time, because what an
-//! older host lacks beside is its own affair. Everything is built into the folder of the other test plugins, whose
-//! abi_stable it shares.
+//! older host lacks beside is its own affair. Engines are built into the folder of the other test plugins, hosts into the
+//! project's: each finds most of what it links there.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -78,7 +78,9 @@ impl Frozen {
         }
         write(&root, &files, &crates);
         let name = format!("frozen-host{}", std::env::consts::EXE_SUFFIX);
-        Build::by_author(&root.join("Cargo.toml"), "test-plugins").arg("--package=frozen-host").run_and(|built| {
+        let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
+        let build = Build::new(&root.join("Cargo.toml"), &target()).arg("--package=frozen-host").profile(profile);
+        build.run_and(|built| {
             let program = root.join(&name);
             fs::copy(built.join(&name), &program).expect("copied");
             FrozenHost { program }
@@ -92,7 +94,7 @@ impl Frozen {
         let interface = format!("path = {:?}", self.folder.join("interface"));
         let rest = text[start..].replace(r#"path = "interface""#, &interface);
         assert!(rest.contains(&interface), "the host is on the frozen interface");
-        format!("[workspace]\nresolver = \"3\"\nmembers = {members}\n\n{rest}\n[profile.dev]\ndebug = false\n")
+        format!("[workspace]\nresolver = \"3\"\nmembers = {members}\n\n{rest}")
     }
 
     /// The layout of its interface, as [`crate::layout`] writes it.
@@ -121,7 +123,8 @@ impl Frozen {
     }
 }
 
-/// The manifest of a host on a frozen interface.
+/// The manifest of a host on a frozen interface. What it does not use is there for the features it asks of crates below:
+/// they are the project's then, and so are their builds.
 const HOST: &str = r#"[package]
 name = "frozen-host"
 version = "0.1.0"
@@ -132,6 +135,10 @@ context-engine-interface.workspace = true
 context-engine-loader.workspace = true
 context-engine-transcript.workspace = true
 serde_json.workspace = true
+
+clap.workspace = true
+reqwest.workspace = true
+tokio.workspace = true
 "#;
 
 /// A host on a frozen interface, as a program.

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use context_engine_loader::{Problem, Step};
-use context_engine_tests::build::{Build, example, library_name, plugin, workspace};
+use context_engine_tests::build::{Build, example, library_name, plugin, toolchain, workspace};
 use context_engine_tests::changed::Changed;
 use context_engine_tests::host::TestHost;
 use context_engine_tests::session::answer;
@@ -52,6 +52,42 @@ fn an_engine_whose_own_types_are_laid_out_otherwise_answers_the_same() {
     let build = Build::engines("test-plugins-randomised").arg("--package=alpha").arg("--package=everything");
     let build = build.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", "-Zrandomize-layout");
     assert_eq!(answers(&build.run()), answers(folder_of(&plugin("alpha"))));
+}
+
+/// The version in the `compiler` a library's record names.
+fn compiler(library: &Path) -> String {
+    let record = context_engine_loader::inspect::inspect(library).expect("a library").record;
+    record.compiler.split(' ').nth(1).unwrap_or_default().to_owned()
+}
+
+/// By a compiler from after this one and by the oldest that is promised, and optimised differently at that.
+#[test]
+#[allow(clippy::print_stderr, reason = "the person who runs the tests should know")]
+fn an_engine_built_by_another_compiler_answers_the_same() {
+    let manifest = fs::read_to_string(workspace().join("Cargo.toml")).expect("a manifest");
+    let oldest = manifest.lines().find_map(|line| line.strip_prefix("rust-version = ")).expect("an oldest compiler");
+    let mut tried = 0;
+    for (wanted, optimisation) in [("nightly", "1"), (oldest.trim_matches('"'), "0")] {
+        let toolchain = match toolchain(wanted) {
+            Ok(toolchain) => toolchain,
+            Err(why) => {
+                eprintln!("engines built by {wanted}: skipped, {why}");
+                continue;
+            }
+        };
+        // Folders of their own: `alpha` from here must not lie where the other tests look for theirs.
+        let build =
+            Build::engines(&format!("test-plugins-{wanted}")).arg("--package=alpha").arg("--package=everything");
+        let folder = build.by(&toolchain).env("CARGO_PROFILE_DEV_OPT_LEVEL", optimisation).run();
+        let (theirs, ours) = (compiler(&folder.join(library_name("alpha"))), compiler(&plugin("alpha")));
+        assert!(
+            theirs.contains(wanted) && (wanted != "nightly" || theirs != ours),
+            "{wanted}: built by {theirs}, not {ours}"
+        );
+        assert_eq!(answers(&folder), answers(folder_of(&plugin("alpha"))), "{wanted}");
+        tried += 1;
+    }
+    eprintln!("engines built by {tried} other compilers");
 }
 
 #[test]
