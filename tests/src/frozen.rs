@@ -123,8 +123,8 @@ impl Frozen {
     }
 }
 
-/// The manifest of a host on a frozen interface. What it does not use is there for the features it asks of crates below:
-/// they are the project's then, and so are their builds.
+/// The manifest of a host on a frozen interface. What it does not use is what the command links beside: crates get the
+/// features they have there, so the two share their builds.
 const HOST: &str = r#"[package]
 name = "frozen-host"
 version = "0.1.0"
@@ -137,8 +137,14 @@ context-engine-transcript.workspace = true
 serde_json.workspace = true
 
 clap.workspace = true
-reqwest.workspace = true
+flate2.workspace = true
+indicatif.workspace = true
+json5.workspace = true
+jsonc-parser.workspace = true
+regex.workspace = true
+tar.workspace = true
 tokio.workspace = true
+tracing-subscriber.workspace = true
 "#;
 
 /// A host on a frozen interface, as a program.

@@ -21,6 +21,11 @@ fn today(id: &str, library: &Path) -> Value {
     tour(host.root(), id)
 }
 
+#[track_caller]
+fn assert_same(expected: &Value, found: &Value, place: &str) {
+    assert!(expected == found, "{place}: {}", difference(expected, found).unwrap_or_default());
+}
+
 /// Where two values differ first, for people.
 fn difference(expected: &Value, found: &Value) -> Option<String> {
     let inside = |key: &str, place: Option<String>| place.map(|place| format!("{key} › {place}"));
@@ -47,7 +52,7 @@ fn engines_of_other_times_do_in_todays_host_what_they_did_then() {
         kept.sort_unstable();
         assert_eq!(ids, kept, "{}", frozen.version);
         for (id, library) in &engines {
-            assert_eq!(difference(&then[id], &today(id, library)), None, "{id} of {}", frozen.version);
+            assert_same(&then[id], &today(id, library), &format!("{id} of {}", frozen.version));
         }
     }
 }
@@ -72,7 +77,7 @@ fn engines_of_today_do_in_hosts_of_other_times_what_they_do_in_todays() {
                 let (expected, place) =
                     (today(id, library), format!("{id} of {when} in the host of {}", frozen.version));
                 assert_eq!(expected.get("refused"), None, "{place}");
-                assert_eq!(difference(&expected, &tours[id]), None, "{place}");
+                assert_same(&expected, &tours[id], &place);
             }
         }
     }
