@@ -1,9 +1,11 @@
 //! A host built against a changed interface: opens the plugin it is given, has it assemble one prompt, and prints what it
-//! saw as JSON. How it opens plugins is the loader's own code, copied beside this file.
+//! saw as JSON; `--layout` prints the interface's layout instead. How it opens plugins is the loader's own code, copied
+//! beside this file.
 
 mod dylib;
 #[allow(dead_code)]
 mod error;
+mod layout;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,6 +79,10 @@ impl ViewSource for Text {
 
 fn main() {
     let path = std::env::args_os().nth(1).expect("a plugin");
+    if path == "--layout" {
+        print!("{}", layout::of_interface());
+        return;
+    }
     let seen = match dylib::open(path.as_ref()) {
         Ok(module) => used(module),
         Err(error) => json!({ "refused": format!("{:?}", error.problem) }),

@@ -1,14 +1,11 @@
 //! A loaded engine without the supervisor in between: what exactly crosses the boundary.
 
-use std::sync::Arc;
-
 use context_engine_interface::abi::module::EngineModule;
-use context_engine_interface::{EngineContextFields, EngineError, EngineHost, RemoteEngine};
-use context_engine_loader::supervise::EngineServices;
-use context_engine_transcript::TokenCounter;
+use context_engine_interface::{EngineError, RemoteEngine};
 use serde_json::Value;
 
 use crate::host::TestHost;
+use crate::tour;
 
 /// The root module of the plugin with this id.
 pub fn module(host: &TestHost, id: &str) -> EngineModule {
@@ -20,16 +17,5 @@ pub fn module(host: &TestHost, id: &str) -> EngineModule {
 /// # Errors
 /// The engine's own.
 pub fn create(host: &TestHost, id: &str, config: &Value) -> Result<RemoteEngine, EngineError> {
-    let state_dir = host.root().join("state/engines").join(id);
-    std::fs::create_dir_all(&state_dir).expect("a folder");
-    let (state_dir, config) = (state_dir.to_string_lossy(), config.to_string());
-    let services = EngineHost::new(Arc::new(EngineServices::new(id, TokenCounter::for_model(None))));
-    let fields = EngineContextFields {
-        config_json: config.as_str().into(),
-        state_dir: state_dir.as_ref().into(),
-        agent_dir: None.into(),
-        workspace_dir: None.into(),
-        host: &services,
-    };
-    fields.lend(|ctx| module(host, id).create()(ctx).into_result()).map(RemoteEngine::new)
+    tour::create(host.root(), id, config, module(host, id))
 }

@@ -66,6 +66,24 @@ pub fn example(name: &str) -> PathBuf {
     product().join(library_name(name))
 }
 
+/// The installed toolchain that answers to `wanted`: `nightly`, or a version such as `1.91`, whatever its last number and
+/// its target.
+///
+/// # Errors
+/// What there is instead, for people.
+pub fn toolchain(wanted: &str) -> Result<String, String> {
+    let listed = Command::new("rustup").args(["toolchain", "list"]).output();
+    let listed = listed.map_err(|error| format!("rustup cannot be run ({error})"))?;
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let names: Vec<&str> = listed.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    let answers =
+        |name: &&&str| name.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-']));
+    match names.iter().find(answers) {
+        Some(name) => Ok((*name).to_owned()),
+        None => Err(format!("no toolchain {wanted} among {}", names.join(", "))),
+    }
+}
+
 /// One run of cargo.
 pub struct Build {
     command: Command,
@@ -96,6 +114,25 @@ impl Build {
     /// A build of `engines/` into the folder `name` beside the host's.
     pub fn engines(name: &str) -> Build {
         Build::by_author(&workspace().join("tests/engines/Cargo.toml"), name)
+    }
+
+    /// By the compiler of another toolchain.
+    #[must_use]
+    pub fn by(mut self, toolchain: &str) -> Build {
+        let mut command = Command::new("rustup");
+        command.args(["run", toolchain, "cargo"]);
+        for (name, value) in self.command.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        // What this test's own toolchain set for it.
+        for inherited in ["RUSTUP_TOOLCHAIN", "RUSTC", "RUSTDOC", "CARGO"] {
+            command.env_remove(inherited);
+        }
+        self.command = command;
+        self
     }
 
     /// With one more argument.

@@ -5,6 +5,7 @@
 //! not built again.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -46,11 +47,12 @@ impl Changed {
             ("users/engine/src/lib.rs", "tests/changed/engine.rs"),
             ("users/host/src/main.rs", "tests/changed/host.rs"),
             ("users/host/src/error.rs", "tests/changed/error.rs"),
+            ("users/host/src/layout.rs", "tests/src/layout.rs"),
         ] {
             files.insert(to.into(), read(&workspace().join(from)));
         }
         files.insert("users/host/src/dylib.rs".into(), read(&workspace().join("loader/src/dylib/library.rs")));
-        write(&root, &files);
+        write(&root, &files, &["project/interface"]);
         let (manifest, lock) = (root.join("users/Cargo.toml"), root.join("users/Cargo.lock"));
         // The project's own choice of versions; without it the newest there are would be fetched.
         if !lock.exists() {
@@ -70,10 +72,19 @@ impl Changed {
 
     /// What the host on the changed interface sees of `plugin`.
     pub fn host_sees(&self, plugin: &Path) -> Value {
-        let output = Command::new(&self.host).arg(plugin).output().expect("the host can be run");
+        serde_json::from_slice(&self.host_says(plugin.as_os_str())).expect("JSON")
+    }
+
+    /// The layout of the changed interface, as [`crate::layout`] writes it.
+    pub fn layout(&self) -> String {
+        String::from_utf8(self.host_says("--layout".as_ref())).expect("text")
+    }
+
+    fn host_says(&self, argument: &OsStr) -> Vec<u8> {
+        let output = Command::new(&self.host).arg(argument).output().expect("the host can be run");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "the host must live: {}\n{said}", output.status);
-        serde_json::from_slice(&output.stdout).expect("JSON")
+        output.stdout
     }
 }
 
@@ -111,12 +122,12 @@ fn user_manifest(package: &str, target: &str, linked: &[&str], later: bool) -> S
     )
 }
 
-fn read(path: &Path) -> String {
+pub(crate) fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// The files under `folder`, as paths under `name`.
-fn files_of(folder: &Path, name: &str) -> BTreeMap<PathBuf, String> {
+pub(crate) fn files_of(folder: &Path, name: &str) -> BTreeMap<PathBuf, String> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(folder).expect("a folder").flatten() {
         let name = Path::new(name).join(entry.file_name());
@@ -128,11 +139,10 @@ fn files_of(folder: &Path, name: &str) -> BTreeMap<PathBuf, String> {
     files
 }
 
-/// Writes what differs, and removes sources that are no longer there.
-fn write(root: &Path, files: &BTreeMap<PathBuf, String>) {
-    let interface = root.join("project/interface");
-    if interface.exists() {
-        for stale in files_of(&interface, "project/interface").keys().filter(|name| !files.contains_key(*name)) {
+/// Writes what differs, and removes files in `copied` (a folder in `root`) that are no longer there.
+pub(crate) fn write(root: &Path, files: &BTreeMap<PathBuf, String>, copied: &[&str]) {
+    for folder in copied.iter().filter(|folder| root.join(folder).exists()) {
+        for stale in files_of(&root.join(folder), folder).keys().filter(|name| !files.contains_key(*name)) {
             fs::remove_file(root.join(stale)).expect("removed");
         }
     }

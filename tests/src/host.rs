@@ -65,8 +65,13 @@ impl TestHost {
 
     /// Copies the built plugin into the plugins directory.
     pub fn drop_in(&self, name: &str) -> PathBuf {
-        let to = self.plugins().join(build::library_name(name));
-        fs::copy(build::plugin(name), &to).expect("copied");
+        self.take(&build::plugin(name))
+    }
+
+    /// Copies a library into the plugins directory.
+    pub fn take(&self, library: &Path) -> PathBuf {
+        let to = self.plugins().join(library.file_name().expect("a file"));
+        fs::copy(library, &to).expect("copied");
         to
     }
 

@@ -18,17 +18,21 @@
 //! | [`prompts`] | the rules every prompt keeps, as `checker/check_prompts.py` has them |
 #![forbid(unsafe_code)]
 
+pub mod append_only;
 pub mod boundary;
 pub mod build;
 pub mod changed;
 pub mod faulty;
+pub mod frozen;
 pub mod host;
+pub mod layout;
 #[cfg(target_os = "linux")]
 pub mod probe;
 pub mod prompts;
 pub mod record;
 pub mod session;
 pub mod swaps;
+pub mod tour;
 pub mod variants;
 
 /// Says that a test was left out because `what` is not here. Where all tests have to run (`CI` is set), that is a

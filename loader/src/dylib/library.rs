@@ -17,6 +17,7 @@ use abi_stable::abi_stability::abi_checking::{
 };
 use abi_stable::library::{AbiHeaderRef, LibHeader, ROOT_MODULE_LOADER_NAME_WITH_NUL, RootModule};
 use abi_stable::sabi_types::VersionNumber;
+use abi_stable::type_layout::TLFieldOrFunction;
 use context_engine_interface::abi::module::EngineModule;
 use libloading::Library;
 
@@ -87,7 +88,7 @@ fn layout(reason: &str) -> Problem {
 fn difference(report: &AbiInstabilityErrors) -> String {
     let wrong = report.errors.iter().filter(|error| !error.errs.is_empty());
     let Some(error) = wrong.max_by_key(|error| error.stack_trace.len()) else { return report.to_string() };
-    let steps: Vec<String> = error.stack_trace.iter().map(|step| brief(&step.found.to_string())).collect();
+    let steps: Vec<String> = error.stack_trace.iter().map(|step| place_of(&step.found)).collect();
     let place = match &steps[..] {
         [.., owner, field] => format!("`{field}` of `{owner}`"),
         [field] => format!("`{field}`"),
@@ -102,6 +103,17 @@ fn difference(report: &AbiInstabilityErrors) -> String {
         None => error.to_owned(),
     });
     format!("in {place}: {}", errors.collect::<Vec<_>>().join("; "))
+}
+
+/// A step on the way to a difference. The methods of every trait stand in a type called `VTable`; the trait is named.
+fn place_of(step: &TLFieldOrFunction) -> String {
+    if let TLFieldOrFunction::Field(field) = step
+        && field.layout().name() == "VTable"
+        && let Some(path) = field.layout().mod_path().to_string().strip_suffix("_trait")
+    {
+        return format!("{}: methods of {}", field.name(), path.rsplit("::").next().unwrap_or(path));
+    }
+    brief(&step.to_string())
 }
 
 /// Name and type of a field that the report describes in many lines; anything else as it is.
