@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use context_engine_loader::{Creation, Deadlines, Loader, Origin, PluginDirectory, WatchOptions, Watcher};
 use serde_json::Value;
 
-use crate::runtime::Creations;
+use crate::options::Creations;
 use crate::{Config, Home, Runtime, RuntimeError};
 
 /// A configuration that is gone or empty has to stay so for this long before it counts: programs that save a file empty it,

@@ -8,10 +8,10 @@ use context_engine_interface::{AssembleParamsFields, Assembly, PromptAuthority, 
 use context_engine_legacy::pipeline;
 use context_engine_transcript::{Message, TokenCounter};
 
+use super::failure::Failure;
 use super::history::count;
 use super::plan::{self, Applied, PlanError};
 use super::projection::Projection;
-use super::supervised::Failure;
 use super::{Call, EngineHandle, PreparedHistory, Supervised};
 use crate::loader::OnFailure;
 use crate::quarantine::Fault;

@@ -4,6 +4,17 @@
 //! in everything it reports, until the quarantine is lifted: then the engine is opened anew, as a fresh instance, and the
 //! failed one is never called again. Handles may share an instance; each learns from the instance that it was set aside.
 //! A reload puts another build into the seat (`swap`); a turn stays with the one that was in it (`pin`).
+//!
+//! | seat | its instance | who answers | what a reload may do |
+//! |---|---|---|---|
+//! | `Taken` | serves | it | replace it, or leave the seat to `legacy` |
+//! | `Taken` | failed a moment ago | `legacy` | put another in its place |
+//! | `Taken` | was disposed of by the host, through another handle | `legacy` | nothing |
+//! | `Legacy` | | `legacy`, until the quarantine is lifted or a reload fills it | fill it |
+//! | `Opening` | being opened by one session, its quarantine lifted | `legacy` | fill it |
+//! | `Closed` | | `legacy` for good: the handle was disposed of | nothing |
+//!
+//! An instance that left every seat is released when the last turn that holds it has ended (`departure`).
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -11,8 +22,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use context_engine_interface::EngineError;
 use context_engine_interface::record::EngineInfo;
 
+use super::failure::Failure;
 use super::pin::Pin;
-use super::supervised::Failure;
 use super::{HostProfile, Supervised};
 use crate::creation::Creation;
 use crate::error::{LoaderError, Problem};

@@ -8,7 +8,7 @@ use context_engine_interface::{
     ContextEngine, EngineError, HostParams, MaintainParamsFields, MaintainResult,
 };
 
-use super::supervised::Failure;
+use super::failure::Failure;
 use super::{Answer, Call, EngineHandle, Supervised};
 use crate::loader::OnFailure;
 use crate::quarantine::Fault;

@@ -13,7 +13,7 @@
 //! | `assemble` | whether a plan is believed, and the prompt it makes |
 //! | `tools` | which tools of an engine are offered, and what their answers are |
 //! | `instance` | how a linked engine and a loaded one are asked alike |
-//! | `supervised` | one call of one member, and whose fault it is when there is no answer |
+//! | `supervised`, `failure` | one call of one member, and whose fault it is when there is no answer |
 //! | `departure` | how an instance leaves, and who waits for it |
 //! | `threads` | which thread an engine's code runs on, and when its caller leaves |
 //! | `ticket` | one call on its way to a thread and back, and who was too late |
@@ -30,6 +30,7 @@ mod cancel;
 mod capability;
 mod deadlines;
 mod departure;
+mod failure;
 mod handle;
 mod history;
 mod host_params;

@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::time::Instant;
 
 use context_engine_interface::record::EngineInfo;
-use context_engine_interface::std_types::RString;
 use context_engine_interface::{CallContext, ContextEngine, DisposeParamsFields, EngineError, ErrorCode, HostParams};
 
 use super::Call;
 use super::cancel::CancelToken;
 use super::deadlines::Deadlines;
 use super::departure::Departure;
+use super::failure::{Failure, bounded};
 use super::host_params::HostParamPolicy;
 use super::instance::{Engine, Instance};
 use super::lease::{Lease, NoServices};
@@ -25,35 +25,6 @@ use crate::quarantine::{Fault, Subject};
 
 /// How often in a row a prompt may be over budget, though the engine could have made one that is not.
 const OVER_BUDGET_LIMIT: u32 = 3;
-
-/// Why a member gave no answer.
-#[derive(Debug)]
-pub(super) enum Failure {
-    /// The engine has no such member.
-    Unsupported(EngineError),
-    /// The caller took the call back.
-    Cancelled,
-    /// The engine could not be asked, or lacked something of this host's: it stays.
-    NotItsFault(EngineError),
-    /// The engine's own fault: it is set aside.
-    Its(Fault, EngineError),
-}
-
-impl Failure {
-    pub(super) fn describe(&self) -> String {
-        match self {
-            Failure::Cancelled => "the call was cancelled".to_owned(),
-            Failure::Unsupported(error) | Failure::NotItsFault(error) | Failure::Its(_, error) => error.to_string(),
-        }
-    }
-
-    pub(super) fn into_error(self) -> EngineError {
-        match self {
-            Failure::Cancelled => EngineError::new(ErrorCode::CANCELLED, "the call was cancelled"),
-            Failure::Unsupported(error) | Failure::NotItsFault(error) | Failure::Its(_, error) => error,
-        }
-    }
-}
 
 /// What the host has for an engine of a plugin's, and a linked one does without.
 pub(crate) struct Plugged {
@@ -402,24 +373,4 @@ fn dispose(engine: &dyn ContextEngine, reason: &str) -> Result<(), EngineError> 
     let fields = DisposeParamsFields { reason: reason.into(), ..DisposeParamsFields::default() };
     let lease = Lease::new(Arc::new(NoServices), CancelToken::new(), None);
     CallContext::lend(&lease, |ctx| fields.lend(|params| engine.dispose(ctx, params))).map(|_| ())
-}
-
-/// The longest text of an engine's error that is kept, in bytes: it goes into answers, logs and records.
-const MAX_ERROR: usize = 2_000;
-
-/// What an engine says of itself, within bounds.
-fn bounded(mut error: EngineError) -> EngineError {
-    let cut = |text: &RString| {
-        let end = text.floor_char_boundary(MAX_ERROR);
-        let more = text.len() - end;
-        (more > 0).then(|| RString::from(format!("{}… ({more} bytes more)", &text[..end])))
-    };
-    if let Some(message) = cut(&error.message) {
-        error.message = message;
-    }
-    // Half of a JSON object is none.
-    if error.details_json.len() > MAX_ERROR {
-        error.details_json = RString::new();
-    }
-    error
 }

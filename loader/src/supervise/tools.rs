@@ -12,7 +12,7 @@ use context_engine_transcript::content::{is_shallow, retold};
 use context_engine_transcript::{Block, Message};
 use serde_json::{Map, Value, json};
 
-use super::supervised::Failure;
+use super::failure::Failure;
 use super::{Answer, Call, EngineHandle, Supervised};
 use crate::quarantine::Fault;
 use crate::text::{cut, short};

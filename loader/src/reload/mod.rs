@@ -9,136 +9,28 @@
 //!
 //! Invariant: nothing here knows how an instance runs.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::fmt;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+mod outcome;
+mod reloads;
 
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+pub use self::outcome::{Outcome, Reloaded};
+pub(crate) use self::reloads::Reloads;
+pub use self::reloads::Retired;
+use self::reloads::lock;
 use crate::catalog::Plugin;
 use crate::error::{LoaderError, Problem, Step};
 use crate::find::Origin;
-use crate::instances::InstanceKey;
 use crate::loader::{Attempt, Loader, Rules};
-use crate::supervise::{Departure, EngineHandle, LastOpened, Refused, Shared, Source, Standing, Supervised};
+use crate::supervise::{LastOpened, Refused, Shared, Source, Standing, Supervised};
 use crate::trust;
-use crate::watch::Told;
 
 /// So many retired copies in one process are worth a warning.
 pub const MANY_RETIRED: usize = 50;
-
-/// Refusals that are remembered.
-const MAX_REFUSED: usize = 64;
-
-/// What a [`Loader::reload`] did about one engine.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reloaded {
-    /// The id that was asked for.
-    pub engine: String,
-    /// What became of it.
-    pub outcome: Outcome,
-}
-
-/// What a reload did. Digests are SHA-256 of the library, as 64 hex digits.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Outcome {
-    /// The build and the configuration in use are the ones there are.
-    Unchanged {
-        /// The build.
-        digest: String,
-    },
-    /// A new instance has taken over. `from` and `to` are the same when it is the configuration that changed.
-    Replaced {
-        /// The build before.
-        from: String,
-        /// The build that serves now.
-        to: String,
-    },
-    /// The engine serves where `legacy` did in its place.
-    Opened {
-        /// The build that serves now.
-        digest: String,
-    },
-    /// The engine is gone, and `legacy` answers: its file was removed, or the configuration forbids it now.
-    Removed {
-        /// Why it may not be used.
-        why: Box<LoaderError>,
-    },
-    /// What is there now cannot be used.
-    Kept {
-        /// The build that goes on serving; `None` when `legacy` does.
-        digest: Option<String>,
-        /// Why the new one is not used.
-        why: Box<LoaderError>,
-    },
-}
-
-impl Reloaded {
-    /// Whether it says what `other` said. Of a file that is still being written, each look finds another fault.
-    pub(crate) fn is_like(&self, other: &Reloaded) -> bool {
-        let (Outcome::Kept { digest, why }, Outcome::Kept { digest: before, why: said }) =
-            (&self.outcome, &other.outcome)
-        else {
-            return self == other;
-        };
-        let reads_the_file = matches!(why.step, Step::Find | Step::Stage | Step::Inspect);
-        let same = if reads_the_file { why.path == said.path && why.step == said.step } else { why == said };
-        same && digest == before && self.engine == other.engine
-    }
-}
-
-impl fmt::Display for Reloaded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let short = |digest: &str| digest.get(..12).unwrap_or(digest).to_owned();
-        write!(f, "{}: ", self.engine)?;
-        match &self.outcome {
-            Outcome::Unchanged { digest } => write!(f, "unchanged, build {}", short(digest)),
-            Outcome::Replaced { from, to } if from == to => {
-                write!(f, "created anew with the changed configuration, build {}", short(to))
-            }
-            Outcome::Replaced { from, to } => write!(f, "build {} replaced by {}", short(from), short(to)),
-            Outcome::Opened { digest } => write!(f, "serves now, build {}", short(digest)),
-            Outcome::Removed { why } => write!(f, "retired, legacy answers: {why}"),
-            Outcome::Kept { digest: Some(digest), why } => write!(f, "build {} goes on: {why}", short(digest)),
-            Outcome::Kept { digest: None, why } => write!(f, "legacy goes on: {why}"),
-        }
-    }
-}
-
-/// Builds that were replaced and that no instance uses any more. Their libraries stay mapped while the process lives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Retired {
-    /// How many.
-    pub copies: usize,
-    /// Address space their files take, in bytes.
-    pub bytes: u64,
-}
-
-/// What the loader and its clones know of the handles in use.
-#[derive(Default)]
-pub(crate) struct Reloads {
-    handles: Mutex<Vec<Weak<Shared>>>,
-    /// One pass at a time.
-    passing: Mutex<()>,
-    /// Passes that have begun.
-    passes: AtomicU64,
-    swaps: AtomicU64,
-    /// Builds that were replaced, by digest.
-    left: Mutex<HashSet<String>>,
-    /// All instances that are not gone.
-    instances: Mutex<Vec<Arc<Departure>>>,
-    /// Engines whose file is not there, since a look missed it.
-    missing: Mutex<HashMap<String, Instant>>,
-    /// What was refused for itself, and not by a quarantine.
-    refused: Mutex<HashMap<InstanceKey, LoaderError>>,
-    /// Whether it was said that there are many retired copies.
-    said_many: AtomicBool,
-    /// Watchers, which say what engines this host has.
-    watchers: Mutex<Vec<Sender<Told>>>,
-}
 
 /// How one pass looks at things.
 pub(crate) struct Pass<'a> {
@@ -159,101 +51,6 @@ pub(crate) struct Passed {
 impl Pass<'_> {
     /// One that takes what is there now.
     pub(crate) const AT_ONCE: Pass<'static> = Pass { being_written: &BTreeSet::new(), grace: Duration::ZERO };
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Reloads {
-    /// How many passes have begun: for who opens an engine, to be handed to [`gave_out`](Self::gave_out).
-    pub(crate) fn passes(&self) -> u64 {
-        self.passes.load(Ordering::Acquire)
-    }
-
-    /// A handle is in use from now on. When another pass has begun since `passes`, it may have looked before the handle was
-    /// known, and after its engine was opened.
-    pub(crate) fn gave_out(&self, handle: &EngineHandle, passes: u64) {
-        let mut handles = lock(&self.handles);
-        handles.retain(|handle| handle.strong_count() > 0);
-        handles.push(Arc::downgrade(handle.shared()));
-        drop(handles);
-        // One that has stopped is forgotten.
-        let missed = self.passes() != passes;
-        lock(&self.watchers).retain(|watcher| watcher.send(Told::Engine { missed }).is_ok());
-    }
-
-    /// Has a watcher be told when an engine is asked for.
-    pub(crate) fn tell_of_engines(&self, watcher: Sender<Told>) {
-        lock(&self.watchers).push(watcher);
-    }
-
-    /// What was wrong with this instance before, for who does not try again.
-    pub(crate) fn refused_before(&self, instance: &InstanceKey, attempt: Attempt) -> Option<LoaderError> {
-        let mut refused = lock(&self.refused);
-        match attempt {
-            Attempt::Fresh => {
-                refused.remove(instance);
-                None
-            }
-            Attempt::Reload => refused.get(instance).cloned(),
-        }
-    }
-
-    /// Remembers what was wrong with it, unless that was this host's doing.
-    pub(crate) fn refuse(&self, instance: InstanceKey, error: &LoaderError) {
-        if matches!(error.problem, Problem::Busy { .. } | Problem::State { .. }) {
-            return;
-        }
-        let mut refused = lock(&self.refused);
-        if refused.len() >= MAX_REFUSED {
-            refused.clear();
-        }
-        refused.insert(instance, error.clone());
-    }
-
-    /// The handles that somebody has.
-    pub(crate) fn in_use(&self) -> Vec<Arc<Shared>> {
-        let mut handles = lock(&self.handles);
-        handles.retain(|handle| handle.strong_count() > 0);
-        handles.iter().filter_map(Weak::upgrade).collect()
-    }
-
-    /// An instance was made.
-    pub(crate) fn has_made(&self, instance: Arc<Departure>) -> Arc<Departure> {
-        let mut instances = lock(&self.instances);
-        instances.retain(|instance| !instance.is_gone());
-        instances.push(Arc::clone(&instance));
-        instance
-    }
-
-    /// The build is not that of a seat any more.
-    fn leaves(&self, digest: String, engine: Option<&Arc<Supervised>>) {
-        lock(&self.left).insert(digest);
-        if let Some(engine) = engine {
-            engine.is_replaced_now();
-        }
-    }
-
-    /// The instances that are not gone.
-    fn instances(&self) -> Vec<Arc<Departure>> {
-        let mut instances = lock(&self.instances);
-        instances.retain(|instance| !instance.is_gone());
-        instances.clone()
-    }
-
-    /// Says which of the instances that were replaced do not let go.
-    fn see_off(&self) {
-        for late in self.instances().into_iter().filter(|instance| instance.is_news()) {
-            let (engine, digest, ms) = (&late.engine, &late.digest, late.limit.as_millis());
-            tracing::warn!(engine, digest, "the replaced engine has not returned from dispose within {ms} ms");
-        }
-    }
-
-    /// Whether the engine's file has been missing for less than `grace`.
-    fn may_be_back(&self, id: &str, grace: Duration) -> bool {
-        !grace.is_zero() && lock(&self.missing).entry(id.to_owned()).or_insert_with(Instant::now).elapsed() < grace
-    }
 }
 
 impl Loader {
@@ -301,55 +98,6 @@ impl Loader {
             }
         }
         done
-    }
-
-    /// Whether instances that were replaced are still on their way out.
-    pub(crate) fn has_departing(&self) -> bool {
-        let left = lock(&self.reloads.left).clone();
-        let instances = self.reloads.instances();
-        instances.iter().any(|instance| instance.is_leaving() && left.contains(&instance.digest))
-    }
-
-    /// Waits for the instances that are on their way out, each at most as long as its `dispose` may take: whoever ends the
-    /// process then has their stores written. Instances that still serve are none of them.
-    pub fn settle(&self) {
-        // A look that is under way may leave one behind.
-        drop(lock(&self.reloads.passing));
-        let began = Instant::now();
-        for instance in self.reloads.instances().into_iter().filter(|instance| !instance.is_overdue()) {
-            if !instance.wait(began + instance.limit) {
-                let (engine, digest, ms) = (&instance.engine, &instance.digest, instance.limit.as_millis());
-                tracing::warn!(engine, digest, "the engine was not released within {ms} ms");
-            }
-        }
-    }
-
-    /// How often an instance was replaced under a handle, or an engine that was missing has come.
-    pub fn swaps(&self) -> u64 {
-        self.reloads.swaps.load(Ordering::Relaxed)
-    }
-
-    /// The builds that were replaced and are still mapped.
-    pub fn retired(&self) -> Retired {
-        let instances = self.reloads.instances().into_iter().filter(|instance| instance.is_in_use());
-        let in_use: HashSet<String> = instances.map(|instance| instance.digest.clone()).collect();
-        let left = lock(&self.reloads.left).clone();
-        let opened = lock(&self.modules);
-        let retired = opened.iter().filter(|(digest, _)| {
-            let digest = digest.to_string();
-            left.contains(&digest) && !in_use.contains(&digest)
-        });
-        retired.fold(Retired::default(), |sum, (_, opened)| Retired {
-            copies: sum.copies + 1,
-            bytes: sum.bytes + opened.mapped,
-        })
-    }
-
-    /// Digests of the builds that are mapped.
-    pub(crate) fn mapped(&self) -> Vec<String> {
-        let mut mapped: Vec<String> = lock(&self.modules).keys().map(ToString::to_string).collect();
-        mapped.sort();
-        mapped
     }
 
     pub(crate) fn pass(&self, pass: &Pass<'_>) -> Passed {
