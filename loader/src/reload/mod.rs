@@ -13,6 +13,7 @@ mod outcome;
 mod reloads;
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -36,7 +37,8 @@ pub const MANY_RETIRED: usize = 50;
 pub(crate) struct Pass<'a> {
     /// Libraries that somebody has open and writes to, links resolved: not read yet.
     pub(crate) being_written: &'a BTreeSet<PathBuf>,
-    /// How long a file that is not there may come back: somebody deletes it and creates it anew.
+    /// How long a file that is not there may come back: somebody deletes it and creates it anew. None for who asks: what
+    /// there is to wait for is told then, too.
     pub(crate) grace: Duration,
 }
 
@@ -44,13 +46,23 @@ pub(crate) struct Pass<'a> {
 #[derive(Default)]
 pub(crate) struct Passed {
     pub(crate) done: Vec<Reloaded>,
-    /// Whether a file is missing that may come back.
-    pub(crate) misses: bool,
+    /// Whether a file is being written, or is missing and may come back.
+    pub(crate) waits: bool,
 }
 
 impl Pass<'_> {
     /// One that takes what is there now.
     pub(crate) const AT_ONCE: Pass<'static> = Pass { being_written: &BTreeSet::new(), grace: Duration::ZERO };
+
+    /// Whether the library, or one in the folder, is being written.
+    fn is_being_written(&self, plugin: &Path) -> bool {
+        let plugin = fs::canonicalize(plugin).unwrap_or_else(|_| plugin.to_owned());
+        self.being_written.iter().any(|written| written.starts_with(&plugin))
+    }
+
+    fn waits_for(&self, plugin: &Path) -> bool {
+        !self.grace.is_zero() && self.is_being_written(plugin)
+    }
 }
 
 impl Loader {
@@ -104,7 +116,7 @@ impl Loader {
         let _one_at_a_time = lock(&self.reloads.passing);
         self.reloads.passes.fetch_add(1, Ordering::AcqRel);
         let handles = self.reloads.in_use();
-        let (mut done, mut misses): (Vec<Reloaded>, bool) = (Vec::new(), false);
+        let (mut done, mut waits): (Vec<Reloaded>, bool) = (Vec::new(), false);
         if !handles.is_empty() {
             let found = self.scan();
             for handle in handles {
@@ -112,8 +124,8 @@ impl Loader {
                 let outcome = match self.renew(&handle, source, &found, pass) {
                     Renewed::As(outcome) => outcome,
                     Renewed::NobodyWaits => continue,
-                    Renewed::MayBeBack => {
-                        misses = true;
+                    Renewed::Later => {
+                        waits = true;
                         continue;
                     }
                 };
@@ -123,7 +135,7 @@ impl Loader {
                 }
             }
         }
-        if !misses {
+        if !waits {
             lock(&self.reloads.missing).clear();
         }
         self.reloads.see_off();
@@ -131,7 +143,7 @@ impl Loader {
         if copies >= MANY_RETIRED && !self.reloads.said_many.swap(true, Ordering::Relaxed) {
             tracing::warn!(copies, bytes, "many replaced engines are still in memory; restart this host when it suits");
         }
-        Passed { done, misses }
+        Passed { done, waits }
     }
 
     /// Takes one handle to what was found.
@@ -158,14 +170,14 @@ impl Loader {
         let plugin = match self.meant(source, found, before.as_ref(), serving.is_some()) {
             Ok(plugin) => plugin,
             Err(why) => {
-                let Some(engine) = &serving else { return keep(why.into()) };
-                if !self.takes_away(&source.id, &why, before.as_ref()) {
-                    return keep(why.into());
-                }
+                let taken = serving.as_ref().filter(|_| self.takes_away(&source.id, &why, before.as_ref()));
+                let Some(engine) = taken else {
+                    return if pass.waits_for(&why.path) { Renewed::Later } else { keep(why.into()) };
+                };
                 let not_found = matches!(why.problem, Problem::NotFound { .. });
                 let is_gone = not_found && before.as_ref().is_some_and(|before| !before.path.exists());
                 if is_gone && self.reloads.may_be_back(&source.id, pass.grace) {
-                    return Renewed::MayBeBack;
+                    return Renewed::Later;
                 }
                 let gone = if is_gone { "its file was removed; " } else { "" };
                 if handle.vacate(engine, format!("{}: {gone}{why}", source.id)) {
@@ -174,7 +186,10 @@ impl Loader {
                 return Renewed::As(Outcome::Removed { why: Box::new(why) });
             }
         };
-        if pass.being_written.contains(&plugin.candidate.library) {
+        if pass.waits_for(&plugin.candidate.path) {
+            return Renewed::Later;
+        }
+        if pass.is_being_written(&plugin.candidate.path) {
             let bytes = plugin.inspection.bytes;
             let problem = Problem::Unstable { before: bytes, after: bytes };
             let error = LoaderError::new(&plugin.candidate.path, Step::Stage, problem);
@@ -249,8 +264,8 @@ enum Renewed {
     As(Outcome),
     /// It was disposed of.
     NobodyWaits,
-    /// Its file is not there, and may come back in a moment.
-    MayBeBack,
+    /// Its file is being written, or is not there and may come back in a moment.
+    Later,
 }
 
 fn digest_of(engine: &Arc<Supervised>) -> Option<String> {

@@ -242,17 +242,16 @@ impl Watching {
     }
 
     /// What follows from a pass: when to look again.
-    fn took(&mut self, Passed { done, misses }: &Passed, asked: u64) -> Duration {
+    fn took(&mut self, Passed { done, waits }: &Passed, asked: u64) -> Duration {
         self.heeded = self.heeded.max(asked);
         let why = |reloaded: &Reloaded| match &reloaded.outcome {
             Outcome::Kept { why, .. } => Some(why.problem.clone()),
             _ => None,
         };
         let problems: Vec<Problem> = done.iter().filter_map(why).collect();
-        let is_unstable = problems.iter().any(|problem| matches!(problem, Problem::Unstable { .. }));
-        let again = if is_unstable && self.writers.at_work(Instant::now()).is_empty() {
+        let again = if problems.iter().any(|problem| matches!(problem, Problem::Unstable { .. })) {
             self.options.settle
-        } else if is_unstable || *misses {
+        } else if *waits {
             GRACE
         } else if problems.iter().any(|problem| matches!(problem, Problem::Busy { .. })) {
             SHORT_OF
