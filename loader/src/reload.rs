@@ -21,6 +21,7 @@ use crate::error::{LoaderError, Problem};
 use crate::find::Origin;
 use crate::instances::InstanceKey;
 use crate::loader::{Attempt, Loader};
+use crate::stage::short;
 use crate::supervise::{Departure, EngineHandle, LastOpened, Refused, Shared, Source, Standing, Supervised};
 use crate::watch::Told;
 
@@ -76,7 +77,6 @@ pub enum Outcome {
 
 impl fmt::Display for Reloaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let short = |digest: &str| digest.get(..12).unwrap_or(digest).to_owned();
         write!(f, "{}: ", self.engine)?;
         match &self.outcome {
             Outcome::Unchanged { digest } => write!(f, "unchanged, build {}", short(digest)),

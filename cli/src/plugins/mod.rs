@@ -17,7 +17,7 @@ mod select;
 mod trust;
 mod uninstall;
 
-use context_engine_loader::{LoaderError, Plugin, Problem, on_one_line};
+use context_engine_loader::{LoaderError, Plugin, Problem, closest_first, on_one_line};
 use context_engine_runtime::config::edit::{Edit, edit};
 use serde_json::{Value, json};
 
@@ -104,11 +104,9 @@ fn known_ids(host: &Host, found: &[Result<Plugin, LoaderError>]) -> Vec<String> 
 
 /// Nobody has this id: with the ids there are, the closest first.
 fn unknown(id: &str, mut known: Vec<String>) -> CliError {
-    let near: String = id.chars().take(64).collect();
-    let distance = |known: &String| strsim::damerau_levenshtein(known, &near);
-    known.sort_by_key(distance);
-    let closest = known.first().filter(|known| distance(known) <= near.chars().count().max(3) / 2).cloned();
-    CliError::UnknownPlugin { id: on_one_line(&near), closest, known }
+    let closest = closest_first(id, &mut known);
+    let shown: String = id.chars().take(64).collect();
+    CliError::UnknownPlugin { id: on_one_line(&shown), closest, known }
 }
 
 /// Whether something is not as the person asked. What they blocked themselves is.
