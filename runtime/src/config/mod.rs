@@ -3,6 +3,7 @@
 //! Unknown keys are left alone: a person may keep keys of other tools, or of a later version, in the same file.
 
 pub mod edit;
+pub mod lock;
 mod models;
 mod slips;
 mod splice;
