@@ -126,21 +126,26 @@ impl Away {
         }
         let folder = tempfile::Builder::new().prefix(leftovers::REMOVED).tempdir_in(plugins)?;
         let mut away = Away { folder, moved: vec![] };
-        for (at, path) in paths.iter().enumerate() {
-            let hidden = away.folder.path().join(at.to_string());
-            if let Err(error) = fs::rename(path, &hidden) {
-                away.put_back()?;
-                return Err(error);
-            }
-            away.moved.push((hidden, path.clone()));
+        let take = |path: &PathBuf| {
+            let hidden = away.folder.path().join(path.file_name().unwrap_or_default());
+            fs::rename(path, &hidden).map(|()| away.moved.push((hidden, path.clone())))
+        };
+        match paths.iter().try_for_each(take).and_then(|()| sync(plugins)) {
+            Ok(()) => Ok(Some(away)),
+            Err(error) => away.put_back().and(Err(error)),
         }
-        sync(plugins)?;
-        Ok(Some(away))
     }
 
-    /// As if nothing had been taken.
+    /// As if nothing had been taken. What cannot be put back now, the next command tries to.
     pub(super) fn put_back(self) -> io::Result<()> {
-        self.moved.iter().try_for_each(|(hidden, path)| fs::rename(hidden, path))
+        let back = self.moved.iter().try_for_each(|(hidden, path)| fs::rename(hidden, path));
+        if back.is_err() {
+            let folder = self.folder.keep();
+            let name =
+                folder.file_name().unwrap_or_default().to_string_lossy().replace(leftovers::REMOVED, leftovers::ASIDE);
+            fs::rename(&folder, folder.with_file_name(name))?;
+        }
+        back
     }
 
     /// Removes them; nothing a link leads to.
@@ -158,4 +163,34 @@ fn sync(folder: &Path) -> io::Result<()> {
 pub(super) fn target(plugins: &Path, id: &str, is_folder: bool) -> PathBuf {
     let name = if is_folder { id.to_owned() } else { format!("{id}{}", std::env::consts::DLL_SUFFIX) };
     plugins.join(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_away_comes_back_whole_or_goes_whole() {
+        let root = tempfile::tempdir().expect("a folder");
+        let (one, two) = (root.path().join("one.so"), root.path().join("two"));
+        fs::write(&one, "1").expect("written");
+        fs::create_dir(&two).expect("a folder");
+        let both = [one.clone(), two.clone()];
+        let missing = [one.clone(), root.path().join("missing")];
+        assert!(Away::take(root.path(), &missing).is_err() && one.exists(), "all or none");
+        let taken = || Away::take(root.path(), &both).expect("taken").expect("something");
+        let away = taken();
+        assert!(!one.exists() && !two.exists());
+        away.put_back().expect("put back");
+        assert!(one.exists() && two.exists());
+        // Somebody has put a folder there meanwhile: the file waits.
+        let away = taken();
+        fs::create_dir(&one).expect("a folder");
+        away.put_back().expect_err("its place is taken");
+        fs::remove_dir(&one).expect("removed");
+        leftovers::clear(root.path());
+        assert_eq!((fs::read_to_string(&one).expect("back"), two.exists()), ("1".to_owned(), true));
+        taken().delete().expect("deleted");
+        assert_eq!(fs::read_dir(root.path()).expect("a folder").count(), 0);
+    }
 }

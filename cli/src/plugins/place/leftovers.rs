@@ -44,11 +44,15 @@ pub(super) fn clear(plugins: &Path) {
     for aside in named(plugins, ASIDE) {
         for entry in fs::read_dir(&aside).into_iter().flatten().flatten() {
             let place = plugins.join(entry.file_name());
-            if fs::symlink_metadata(&place).is_err() {
-                let _ = fs::rename(entry.path(), place);
-            }
+            let replaced = fs::symlink_metadata(&place).is_ok();
+            let _ = match (replaced, entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+                (false, _) => fs::rename(entry.path(), place),
+                (true, true) => fs::remove_dir_all(entry.path()),
+                (true, false) => fs::remove_file(entry.path()),
+            };
         }
-        let _ = fs::remove_dir_all(aside);
+        // Not with what could not be put back.
+        let _ = fs::remove_dir(aside);
     }
     let is_old = |path: &PathBuf| {
         let made = fs::symlink_metadata(path).and_then(|meta| meta.modified());

@@ -47,13 +47,13 @@ enum Step {
 /// What the system says. The old build is back then, as far as the system lets it.
 pub(in super::super) fn place(placing: &Placing<'_>) -> io::Result<()> {
     let steps = plan(placing)?;
-    for (at, step) in steps.iter().enumerate() {
-        if let Err(error) = step.take() {
-            steps[..at].iter().rev().try_for_each(Step::take_back)?;
-            return Err(error);
-        }
+    let mut taken = 0;
+    let all = steps.iter().try_for_each(|step| step.take().map(|()| taken += 1));
+    let done = all.and_then(|()| sync(placing.target.parent().unwrap_or(Path::new("."))));
+    if done.is_err() {
+        steps[..taken].iter().rev().try_for_each(Step::take_back)?;
     }
-    sync(placing.target.parent().unwrap_or(Path::new(".")))
+    done
 }
 
 fn plan(placing: &Placing<'_>) -> io::Result<Vec<Step>> {
@@ -143,14 +143,16 @@ fn exchange(one: &Path, other: &Path) -> io::Result<()> {
 /// The same one after the other. A command that is killed between leaves `other` where the next one finds it.
 fn exchange_by_names(one: &Path, other: &Path) -> io::Result<()> {
     let plugins = other.parent().unwrap_or(Path::new("."));
-    let aside = tempfile::Builder::new().prefix(ASIDE).tempdir_in(plugins)?;
-    let old = aside.path().join(other.file_name().unwrap_or_default());
-    fs::rename(other, &old)?;
-    if let Err(error) = fs::rename(one, other) {
-        fs::rename(&old, other)?;
-        return Err(error);
-    }
-    fs::rename(&old, one)
+    // Kept: what is in it goes only when it is not needed.
+    let aside = tempfile::Builder::new().prefix(ASIDE).tempdir_in(plugins)?.keep();
+    let old = aside.join(other.file_name().unwrap_or_default());
+    let swapped = fs::rename(other, &old).and_then(|()| match fs::rename(one, other) {
+        Ok(()) => fs::rename(&old, one),
+        Err(error) => fs::rename(&old, other).and(Err(error)),
+    });
+    // One that is not empty is for the next command.
+    let _ = fs::remove_dir(aside);
+    swapped
 }
 
 #[cfg(test)]
