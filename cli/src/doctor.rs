@@ -18,6 +18,7 @@ use crate::args::DoctorArgs;
 use crate::error::CliError;
 use crate::hosts;
 use crate::output::{json_line, line, path_json};
+use crate::plugins::place::leftovers;
 use crate::plugins::{is_finding, verdict, verdict_json};
 use crate::sessions;
 use crate::setup::Host;
@@ -36,6 +37,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
     let (serves, why) = serving(&host, asked, &checked);
     let sessions = sessions::overview(&host.home.sessions());
     let running = running(&host.home.state());
+    let leftovers = leftovers(&host.home.plugins());
     let worn = running.iter().any(hosts::is_worth_a_restart);
     let finding = checked.iter().any(Checked::is_finding) || why.is_some() || sessions.damaged || worn;
     if args.json {
@@ -50,6 +52,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
             "serves": if strict && why.is_some() { Value::Null } else { serves.into() },
             "why": why,
             "plugins": checked.iter().map(Checked::json).collect::<Vec<_>>(),
+            "leftovers": leftovers.iter().map(|path| path_json(path)).collect::<Vec<_>>(),
             "hosts": running.iter().map(hosts::json).collect::<Vec<_>>(),
             "sessions": sessions.json,
         }))?;
@@ -74,6 +77,10 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
         }
         for checked in &checked {
             checked.describe()?;
+        }
+        for path in &leftovers {
+            let to_do = "of a command that runs or was broken off; a later install or uninstall clears it away";
+            line(format_args!("leftover  {}: {to_do}", on_one_line(&path.to_string_lossy())))?;
         }
         for crash in &crashes {
             let (engine, reason) = (&crash.subject.engine, on_one_line(&crash.reason));

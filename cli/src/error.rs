@@ -37,6 +37,11 @@ pub(crate) enum CliError {
     NotSelected { id: String, reason: String },
     #[error("{} was not installed: {reason}", path.display())]
     NotInstalled { path: PathBuf, reason: String },
+    #[error(
+        "what \"{id}\" has stored was not removed, nor anything else: the host {pid} ({label}) uses it and would write it again; \
+         stop that host, or uninstall without --purge first and with it when the host has let go"
+    )]
+    InUse { id: String, pid: u32, label: String },
     #[error("{} was not packed: {reason}", path.display())]
     NotPacked { path: PathBuf, reason: String },
     #[error("{}: no plugin was found there; name a workspace with a .context-engine/plugins folder", path.display())]

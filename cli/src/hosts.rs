@@ -4,6 +4,7 @@
 //! that is said, and is a finding.
 
 use context_engine_loader::hosts::RunningHost;
+use context_engine_loader::stage::short;
 use context_engine_loader::{MANY_RETIRED, on_one_line};
 use serde_json::{Value, json};
 
@@ -43,9 +44,4 @@ pub(crate) fn json(host: &RunningHost) -> Value {
     let mut json = json!(host);
     json["worthRestart"] = is_worth_a_restart(host).into();
     json
-}
-
-/// A digest as it is shown: enough to tell builds apart.
-pub(crate) fn short(digest: &str) -> &str {
-    digest.get(..12).unwrap_or(digest)
 }

@@ -72,8 +72,11 @@ fn probe() -> Option<ProbeOptions> {
     Some(ProbeOptions { child_exe, args: vec!["probe-plugin".into()], deadline: DEFAULT_DEADLINE })
 }
 
+/// Where a workspace keeps its plugins.
+pub(crate) const WORKSPACE_PLUGINS: &str = ".context-engine/plugins";
+
 /// The plugins directory of the workspace this command is run in, where there is one.
 fn workspace() -> Option<PluginDirectory> {
-    let path = std::env::current_dir().ok()?.join(".context-engine/plugins");
+    let path = std::env::current_dir().ok()?.join(WORKSPACE_PLUGINS);
     path.symlink_metadata().is_ok().then_some(PluginDirectory { path, origin: Origin::Workspace })
 }

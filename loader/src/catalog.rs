@@ -144,12 +144,8 @@ impl Loader {
         }
         let usable = |id: &String| inspect::check_id(id, "").is_ok();
         known.extend(refused.into_iter().filter_map(|error| error.engine.clone()).filter(usable));
-        // No id is longer, and the distance to a very long text costs memory.
-        let near: String = id.chars().take(64).collect();
-        let distance = |known: &String| strsim::damerau_levenshtein(known, &near);
         let mut known: Vec<String> = known.into_iter().collect();
-        known.sort_by_key(distance);
-        let closest = known.first().filter(|known| distance(known) <= near.chars().count().max(3) / 2).cloned();
+        let closest = closest_first(id, &mut known);
         let directory = self.directories().first().map(|directory| directory.path.clone());
         let problem = Problem::NotFound { id: id.to_owned(), closest, known };
         Err(LoaderError::new(&directory.unwrap_or_default(), Step::Find, problem))
@@ -206,6 +202,15 @@ fn trusted(policy: &TrustPolicy, plugin: Plugin) -> Result<Plugin, LoaderError> 
     trust::check(policy, &plugin.candidate, &plugin.info().id, plugin.staged.digest)
         .map_err(|problem| refused(&plugin, Step::Trust, problem))?;
     Ok(plugin)
+}
+
+/// Sorts `known` by how close each is to `id`. The closest, if it may have been meant.
+pub fn closest_first(id: &str, known: &mut [String]) -> Option<String> {
+    // No id is longer, and the distance to a very long text costs memory.
+    let near: String = id.chars().take(64).collect();
+    let distance = |known: &String| strsim::damerau_levenshtein(known, &near);
+    known.sort_by_key(distance);
+    known.first().filter(|known| distance(known) <= near.chars().count().max(3) / 2).cloned()
 }
 
 fn refused(plugin: &Plugin, step: Step, problem: Problem) -> LoaderError {

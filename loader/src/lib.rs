@@ -49,7 +49,7 @@ pub mod trust;
 mod watch;
 
 pub use builds::Builds;
-pub use catalog::Plugin;
+pub use catalog::{Plugin, closest_first};
 /// Version of the built-in engine: of its behaviour, not of its crate.
 pub use context_engine_legacy::VERSION as LEGACY_VERSION;
 pub use creation::Creation;

@@ -32,6 +32,11 @@ impl fmt::Debug for Digest {
     }
 }
 
+/// A digest as it is shown: enough of its hex digits to tell builds apart.
+pub fn short(digest: &str) -> &str {
+    digest.get(..12).unwrap_or(digest)
+}
+
 /// A library that is ready to be inspected and opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Staged {

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`build`] | the plugins of `engines/`, the command, one-off builds |
 //! | [`changed`] | an engine and a host on a changed interface |
+//! | [`commands`] | `context-engine plugins …`, and what it left |
 //! | [`host`] | a home in a temporary folder: its plugins directory, a loader, the command |
 //! | [`boundary`] | a loaded engine without the supervisor |
 //! | [`session`] | histories, call services, a call |
@@ -22,6 +23,7 @@ pub mod append_only;
 pub mod boundary;
 pub mod build;
 pub mod changed;
+pub mod commands;
 pub mod faulty;
 pub mod frozen;
 pub mod host;

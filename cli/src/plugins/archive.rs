@@ -17,6 +17,9 @@ use tar::{Archive, EntryType, Header};
 
 use super::place::{self, MAX_BYTES, MAX_ENTRIES};
 
+/// The most folders that lie in one another.
+const MAX_DEPTH: usize = 32;
+
 /// How many times its own length an archive may unpack to. Libraries shrink to a third or a fourth.
 const MAX_RATIO: u64 = 200;
 
@@ -44,14 +47,13 @@ fn unpack_from(packed: impl Read, length: u64, to: &Path) -> Result<(), String> 
     let broken = |error: io::Error| format!("the archive cannot be read: {error}; get it again");
     create_private_dir(to).map_err(|error| error.to_string())?;
     let mut seen = HashSet::new();
+    // Folders need no entry of their own.
+    let mut made: HashSet<PathBuf> = HashSet::new();
     let mut has_manifest = false;
     for entry in archive.entries().map_err(broken)?.raw(true) {
         let mut entry = entry.map_err(broken)?;
         let (name, kind) = (entry.path_bytes().into_owned(), entry.header().entry_type());
         let shown = on_one_line(&String::from_utf8_lossy(&name));
-        if seen.len() >= MAX_ENTRIES {
-            return Err(format!("the archive has more than {MAX_ENTRIES} entries; that is no plugin"));
-        }
         if !matches!(kind, EntryType::Regular | EntryType::Directory) {
             return Err(format!(
                 "the archive has {} ({shown}), expected files and folders only; make it with `context-engine plugins pack`",
@@ -65,6 +67,13 @@ fn unpack_from(packed: impl Read, length: u64, to: &Path) -> Result<(), String> 
         };
         if path.as_os_str().is_empty() {
             continue;
+        }
+        if path.components().count() > MAX_DEPTH {
+            return Err(format!("the archive has folders more than {MAX_DEPTH} deep ({shown}); that is no plugin"));
+        }
+        made.extend(path.ancestors().map(Path::to_owned).filter(|path| !path.as_os_str().is_empty()));
+        if made.len() > MAX_ENTRIES {
+            return Err(format!("the archive has more than {MAX_ENTRIES} files and folders; that is no plugin"));
         }
         // Some systems take names that differ in case for one.
         if !seen.insert(path.to_string_lossy().to_lowercase()) {
@@ -81,7 +90,9 @@ fn unpack_from(packed: impl Read, length: u64, to: &Path) -> Result<(), String> 
         }
         let size = entry.header().size().map_err(broken)?;
         create_private_dir(place.parent().unwrap_or(to)).map_err(failed)?;
-        if place::write(&mut entry, &place).map_err(failed)? != size {
+        // Of its mode, whether it can be run by its owner: never more.
+        let executable = entry.header().mode().is_ok_and(|mode| mode & 0o100 != 0);
+        if place::write(&mut entry, &place, executable).map_err(failed)? != size {
             return Err("the archive is cut off; get it again".to_owned());
         }
         has_manifest |= path == Path::new("plugin.json");
@@ -146,20 +157,29 @@ impl<R: Read> Read for Limited<R> {
     }
 }
 
-/// Writes the files, by name, as an archive whose bytes depend on names and contents alone.
-pub(super) fn pack(files: &[(String, PathBuf)], manifest: Option<&[u8]>, out: impl Write) -> io::Result<()> {
-    let mut sorted: Vec<(&str, Option<&PathBuf>)> =
-        files.iter().map(|(name, path)| (name.as_str(), Some(path))).collect();
+/// A file to pack.
+pub(super) struct Packed {
+    /// Its name in the archive.
+    pub(super) name: String,
+    pub(super) path: PathBuf,
+    /// Whether it can be run by itself. A library need not be.
+    pub(super) executable: bool,
+}
+
+/// Writes the files, by name, as an archive whose bytes depend on names and contents alone, and on what can be run.
+pub(super) fn pack(files: &[Packed], manifest: Option<&[u8]>, out: impl Write) -> io::Result<()> {
+    let mut sorted: Vec<(&str, Option<&PathBuf>, bool)> =
+        files.iter().map(|file| (file.name.as_str(), Some(&file.path), file.executable)).collect();
     if manifest.is_some() {
-        sorted.push(("plugin.json", None));
+        sorted.push(("plugin.json", None, false));
     }
     sorted.sort_unstable();
     let mut tar = tar::Builder::new(GzBuilder::new().mtime(0).write(out, Compression::best()));
-    for (name, path) in sorted {
+    for (name, path, executable) in sorted {
         let mut header = Header::new_ustar();
         header.set_entry_type(EntryType::Regular);
         header.set_path(name)?;
-        header.set_mode(0o644);
+        header.set_mode(if executable { 0o755 } else { 0o644 });
         header.set_mtime(0);
         header.set_uid(0);
         header.set_gid(0);

@@ -58,9 +58,10 @@ Examples:
 
 It is inspected first, as by `plugins inspect`; nothing of it runs, and what is refused is not copied
 (building a crate runs its build script). The copy is
-complete before it gets its name, so a host that looks meanwhile sees the old build or the new one.
+complete before it gets its name, so a host that looks meanwhile sees the old build or the new one, also when the
+command is broken off. Of two commands at once, one waits for the other.
 
-Exit codes: 0 installed; 1 installed, and it would not be used as it is; 2 not installed.";
+Exit codes: 0 installed; 1 installed, and it would not be used as it is, or was not pinned or selected; 2 not installed.";
 
 #[derive(Debug, Args)]
 #[command(after_help = INSTALL_HELP)]
@@ -96,7 +97,8 @@ Examples:
 
 Removed are: its file or folder in $CONTEXT_ENGINE_HOME/plugins, its own path in plugins.load.paths,
 plugins.entries.<id>, and its id in plugins.allow and plugins.deny. Slots that name it go back to their default. Comments
-stay. Files anywhere else are not touched.
+stay. Files anywhere else are not touched. All of it is done or nothing. What the engine has stored is not removed while a
+host that watches uses the engine; hosts that do not watch are not known.
 
 Exit codes: 0 done; 1 done, and another plugin with this id is still there; 2 not done.";
 
@@ -161,7 +163,8 @@ Exit codes: 0 done; 1 done, and something is not trusted or not used; 2 not done
 #[derive(Debug, Args)]
 #[command(after_help = TRUST_HELP)]
 pub(crate) struct TrustArgs {
-    /// A workspace, its plugins folder, a plugin in it, or the id of one of the current workspace
+    /// The id of a plugin of the current workspace; or a workspace, its plugins folder, a plugin in it (./NAME, if an id
+    /// has that name)
     #[arg(value_name = "DIR|ID", required_unless_present = "list", conflicts_with = "list")]
     pub(crate) what: Option<String>,
     /// List what is trusted, and whether it still is that file
@@ -180,7 +183,7 @@ Examples:
   context-engine plugins reload                        # what every host that runs did
   context-engine plugins reload sliding-window
 
-Hosts that watch their plugins use a new build by themselves. This looks at the files as a host does, asks the hosts to
+Hosts that watch their plugins use a new build by themselves; others are not known, and heed it at their next start. This looks at the files as a host does, asks the hosts to
 look, too, also at builds they refused before, and says what each of them did.
 
 Exit codes: 0 everything there is in use or could be; 1 something was refused, or a host has not answered; 2 not done.";

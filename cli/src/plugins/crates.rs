@@ -22,11 +22,15 @@ pub(super) struct Built {
     pub(super) scratch: Option<TempDir>,
 }
 
+/// Whether the folder of a crate is meant, and not one of the registry.
+pub(super) fn is_folder(package: &str) -> bool {
+    Path::new(package).is_dir() || package.contains(['/', '\\'])
+}
+
 /// Builds a crate: its folder, or `NAME` or `NAME@VERSION` of the registry.
 pub(super) fn build(package: &str) -> Result<Built, String> {
-    let folder = Path::new(package);
-    if folder.is_dir() || package.contains(['/', '\\']) {
-        let manifest = folder.join("Cargo.toml");
+    if is_folder(package) {
+        let manifest = Path::new(package).join("Cargo.toml");
         if !manifest.is_file() {
             return Err("it has no Cargo.toml; name the folder of a crate, or a crate of the registry".to_owned());
         }

@@ -7,13 +7,15 @@
 
 use std::path::{Path, PathBuf};
 
+use context_engine_loader::trust::names_digest;
 use context_engine_loader::{LoaderError, Origin, Plugin};
 use context_engine_runtime::config::edit::Edit;
 use serde_json::json;
 use tempfile::TempDir;
 
 use super::args::InstallArgs;
-use super::{HEEDED, Told, archive, configure, crates, place, select};
+use super::place::Placing;
+use super::{HEEDED, Told, alone, archive, crates, other_names, place, prepared, select};
 use crate::Outcome;
 use crate::args::Directories;
 use crate::error::CliError;
@@ -24,24 +26,27 @@ pub(super) fn run(args: &InstallArgs) -> Result<Outcome, CliError> {
     let host = Host::new(&Directories { plugins: vec![] })?;
     let (path, _work) = source(&host, args)?;
     let plugin = inspect(&host, &path).map_err(|error| shown(error, &path, args))?;
+    let (host, lock) = alone(!args.link)?;
     let found = host.loader.scan();
     may_be(&host, &plugin, &found, args)?;
     let mut told = match args.link {
-        true => link(&host, &plugin, &path)?,
-        false => copy(&host, &plugin, &found)?,
+        true => link(&host, &plugin, &path, args)?,
+        false => copy_and_pin(&host, &plugin, &found, args)?,
     };
-    follow_up(&plugin, &found, args, &mut told)?;
+    // Trying it out takes its time.
+    drop(lock);
+    follow_up(&plugin, &found, args, &mut told);
     told.print(args.json)
 }
 
 /// What is inspected: the path itself, or what an archive holds, in a folder that lives as long as it is needed.
 fn source(host: &Host, args: &InstallArgs) -> Result<(PathBuf, Option<TempDir>), CliError> {
     if let Some(package) = &args.package {
-        let built = crates::build(package).map_err(|reason| refusal(Path::new(package), reason))?;
-        if args.link && built.scratch.is_some() {
+        if args.link && !crates::is_folder(package) {
             let reason = "a crate of the registry cannot be linked; install it without --link".to_owned();
             return Err(refusal(Path::new(package), reason));
         }
+        let built = crates::build(package).map_err(|reason| refusal(Path::new(package), reason))?;
         return Ok((built.library, built.scratch));
     }
     let path = args.path.clone().unwrap_or_default();
@@ -87,7 +92,7 @@ fn may_be(
     let entry = host.config.plugins.entries.get(id);
     if let Some(pin) = entry.and_then(|entry| entry.pin.as_ref()).filter(|_| !args.pin) {
         let digest = plugin.staged().digest.to_string();
-        if !pin.trim().trim_start_matches("sha256:").eq_ignore_ascii_case(&digest) {
+        if !names_digest(pin, &digest) {
             let reason =
                 format!("plugins.entries.{id}.pin asks for {pin}, this is sha256:{digest}; --pin pins this build");
             return Err(refusal(path, reason));
@@ -127,15 +132,19 @@ fn rival(host: &Host, plugin: &Plugin, found: &[Result<Plugin, LoaderError>]) ->
 /// What lies in the home's plugins directory and says that it is `id`.
 pub(super) fn managed(host: &Host, found: &[Result<Plugin, LoaderError>], id: &str) -> Vec<PathBuf> {
     let plugins = host.home.plugins();
-    let of_id = found.iter().filter_map(|found| match found {
-        Ok(plugin) if plugin.info().id == id => Some(&plugin.candidate().path),
-        Err(error) if error.engine.as_deref() == Some(id) => Some(&error.path),
-        _ => None,
+    let of_id = found.iter().flat_map(|found| match found {
+        Ok(plugin) if plugin.info().id == id => {
+            let mut names = other_names(&plugins, plugin);
+            names.insert(0, plugin.candidate().path.clone());
+            names
+        }
+        Err(error) if error.engine.as_deref() == Some(id) => vec![error.path.clone()],
+        _ => vec![],
     });
-    of_id.filter(|path| path.parent() == Some(&plugins)).cloned().collect()
+    of_id.filter(|path| path.parent() == Some(&plugins)).collect()
 }
 
-fn link(host: &Host, plugin: &Plugin, path: &Path) -> Result<Told, CliError> {
+fn link(host: &Host, plugin: &Plugin, path: &Path, args: &InstallArgs) -> Result<Told, CliError> {
     let path = std::path::absolute(path).map_err(|source| CliError::File {
         path: path.to_owned(),
         doing: "finding where it lies",
@@ -144,13 +153,51 @@ fn link(host: &Host, plugin: &Plugin, path: &Path) -> Result<Told, CliError> {
     let Some(text) = path.to_str() else {
         return Err(refusal(&path, "its path is no UTF-8 and cannot stand in config.json5; move it".to_owned()));
     };
-    let changed = configure(host, &[Edit::add(&["plugins", "load", "paths"], text)])?;
+    let listed = host.config.plugins.load.paths.contains(&path);
+    let edits: Vec<Edit> =
+        [Edit::add(&["plugins", "load", "paths"], text)].into_iter().chain(pin(plugin, args)).collect();
+    let changed = prepared(host, &edits)?.commit()? && !listed;
     let mut told = Told::new(json!({ "linked": true, "changed": changed, "path": path_json(&path) }));
     let (id, version) = (&plugin.info().id, &plugin.info().version);
     told.say(match changed {
         true => format!("linked    {id} {version}, {text}: it is used in place, and followed when it is built again"),
         false => format!("{id} is linked already; there was nothing to link"),
     });
+    say_pinned(plugin, args, &mut told);
+    Ok(told)
+}
+
+/// What `--pin` writes.
+fn pin(plugin: &Plugin, args: &InstallArgs) -> Option<Edit> {
+    let digest = format!("sha256:{}", plugin.staged().digest);
+    args.pin.then(|| Edit::set(&["plugins", "entries", &plugin.info().id, "pin"], digest))
+}
+
+fn say_pinned(plugin: &Plugin, args: &InstallArgs, told: &mut Told) {
+    told.json["pinned"] = args.pin.into();
+    if args.pin {
+        let id = &plugin.info().id;
+        told.say(format!("pinned    {id} to this build; another one is refused until `install --pin` pins that"));
+    }
+}
+
+/// The file first: the other way round, the build that is in use would be forbidden for a moment.
+fn copy_and_pin(
+    host: &Host,
+    plugin: &Plugin,
+    found: &[Result<Plugin, LoaderError>],
+    args: &InstallArgs,
+) -> Result<Told, CliError> {
+    let prepared = pin(plugin, args).map(|pin| prepared(host, &[pin])).transpose()?;
+    let mut told = copy(host, plugin, found)?;
+    match prepared.map_or(Ok(true), |prepared| prepared.commit()) {
+        Ok(_) => say_pinned(plugin, args, &mut told),
+        Err(error) if told.json["changed"] == false => return Err(error.into()),
+        Err(error) => {
+            told.json["pinned"] = false.into();
+            told.warn(format!("it was not pinned: {error}"));
+        }
+    }
     Ok(told)
 }
 
@@ -159,10 +206,16 @@ fn copy(host: &Host, plugin: &Plugin, found: &[Result<Plugin, LoaderError>]) -> 
     let digest = plugin.staged().digest;
     let manifest = plugin.candidate().manifest.as_ref();
     let target = place::target(&plugins, &info.id, manifest.is_some());
-    let before: Vec<(PathBuf, Option<Plugin>)> = managed(host, found, &info.id)
+    let mut before: Vec<(PathBuf, Option<Plugin>)> = managed(host, found, &info.id)
         .into_iter()
         .map(|path| (path.clone(), host.loader.inspect(&path).ok()))
         .collect();
+    // The one that is used first, and before the links to it.
+    let is_used = |path: &Path| {
+        let used = |real: PathBuf| found.iter().flatten().any(|used| used.candidate().library.starts_with(&real));
+        std::fs::canonicalize(path).is_ok_and(used)
+    };
+    before.sort_by_key(|(path, _)| (!is_used(path), path.is_symlink(), *path != target));
     let old = before.iter().find_map(|(_, plugin)| plugin.as_ref());
     let same = old.filter(|old| old.staged().digest == digest);
     let mut told = Told::new(json!({ "linked": false, "path": path_json(&target) }));
@@ -187,7 +240,7 @@ fn copy(host: &Host, plugin: &Plugin, found: &[Result<Plugin, LoaderError>]) -> 
         }
     };
     let mut inspected = std::fs::File::open(&plugin.staged().path).map_err(failed)?;
-    place::write(&mut inspected, &library).map_err(failed)?;
+    place::write(&mut inspected, &library, false).map_err(failed)?;
     // The folder was copied after it was inspected.
     let copied = host.loader.inspect(&made)?;
     if copied.info().id != info.id || copied.staged().digest != digest {
@@ -196,11 +249,14 @@ fn copy(host: &Host, plugin: &Plugin, found: &[Result<Plugin, LoaderError>]) -> 
             "it changed while it was copied; run the command again".to_owned(),
         ));
     }
-    place::rename(&made, &target).map_err(failed)?;
+    let paths: Vec<PathBuf> = before.iter().map(|(path, _)| path.clone()).collect();
+    let (id, version) = (info.id.as_str(), info.version.as_str());
+    let placing = Placing { id, version, work: work.path(), made: &made, target: &target, before: &paths };
+    place::place(&placing).map_err(failed)?;
     told.json["changed"] = true.into();
     told.json["before"] =
         old.map(|old| json!({ "version": old.info().version, "digest": old.staged().digest.to_string() })).into();
-    let (id, version, shown) = (&info.id, &info.version, target.display());
+    let shown = target.display();
     told.say(match (old, same) {
         (_, Some(_)) => format!("installed {id} {version} again, this same build, as {shown}"),
         (Some(old), None) => format!(
@@ -211,35 +267,19 @@ fn copy(host: &Host, plugin: &Plugin, found: &[Result<Plugin, LoaderError>]) -> 
         (None, None) => format!("installed {id} {version} (sha256:{digest}) as {shown}"),
     });
     // Two different files with one id in one directory: neither would be used.
-    for (path, _) in before.iter().filter(|(path, _)| *path != target) {
-        place::remove(path).map_err(|source| CliError::File {
-            path: path.clone(),
-            doing: "removing the old build",
-            source,
-        })?;
+    for path in paths.iter().filter(|path| **path != target) {
         told.say(format!("removed   {}, which had the same id", path.display()));
     }
     Ok(told)
 }
 
-/// Pins and selects it, and says what else there is to know.
-fn follow_up(
-    plugin: &Plugin,
-    found: &[Result<Plugin, LoaderError>],
-    args: &InstallArgs,
-    told: &mut Told,
-) -> Result<(), CliError> {
+/// Selects it, and says what else there is to know. What fails here is said: the plugin is installed.
+fn follow_up(plugin: &Plugin, found: &[Result<Plugin, LoaderError>], args: &InstallArgs, told: &mut Told) {
     let (info, digest) = (plugin.info(), plugin.staged().digest.to_string());
     let id = info.id.as_str();
     told.json["id"] = id.into();
     told.json["version"] = info.version.clone().into();
-    told.json["digest"] = digest.clone().into();
-    let host = Host::new(&Directories { plugins: vec![] })?;
-    if args.pin {
-        configure(&host, &[Edit::set(&["plugins", "entries", id, "pin"], format!("sha256:{digest}"))])?;
-        told.say(format!("pinned    {id} to this build; another one is refused until `install --pin` pins that"));
-    }
-    told.json["pinned"] = args.pin.into();
+    told.json["digest"] = digest.into();
     let namesake = found.iter().flatten().find(|other| other.info().name == info.name && other.info().id != id);
     if let Some(other) = namesake {
         told.say(format!(
@@ -249,7 +289,10 @@ fn follow_up(
         ));
     }
     // As any host reads it from now on.
-    let host = Host::new(&Directories { plugins: vec![] })?;
+    let host = match Host::new(&Directories { plugins: vec![] }) {
+        Ok(host) => host,
+        Err(error) => return told.warn(format!("whether it is used is not known: {error}")),
+    };
     let used = host.loader.find(id);
     if let Err(error) = &used {
         told.warn(format!("it is not used as it is: {error}"));
@@ -261,12 +304,14 @@ fn follow_up(
     if args.select {
         match select::obstacle(&host, id) {
             Some(reason) if !args.force => told.warn(format!("it was not selected: {reason}")),
-            why => {
-                let chosen = select::put(&host, id, why)?;
-                selected = true;
-                told.finding |= chosen.finding;
-                told.lines.extend(chosen.lines);
-            }
+            why => match select::put(&host, id, why) {
+                Ok(chosen) => {
+                    selected = true;
+                    told.finding |= chosen.finding;
+                    told.lines.extend(chosen.lines);
+                }
+                Err(error) => told.warn(format!("it was not selected: {error}")),
+            },
         }
     } else if used.is_ok() {
         told.say(match selected {
@@ -275,7 +320,6 @@ fn follow_up(
         });
     }
     told.json["selected"] = selected.into();
-    Ok(())
 }
 
 pub(super) fn refusal(path: &Path, reason: String) -> CliError {

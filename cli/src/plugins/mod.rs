@@ -11,18 +11,25 @@ mod inspect;
 mod install;
 mod list;
 mod pack;
-mod place;
+pub(crate) mod place;
 mod reload;
 mod select;
 mod trust;
 mod uninstall;
 
-use context_engine_loader::{LoaderError, Plugin, Problem, on_one_line};
-use context_engine_runtime::config::edit::{Edit, edit};
+use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+use std::path::{Path, PathBuf};
+
+use context_engine_loader::find::Candidate;
+use context_engine_loader::platform::LIBRARY_EXTENSION;
+use context_engine_loader::{LoaderError, Plugin, Problem, closest_first, on_one_line};
+use context_engine_runtime::Home;
+use context_engine_runtime::config::edit::{Edit, Prepared, edit, prepare};
+use context_engine_runtime::config::lock::Lock;
 use serde_json::{Value, json};
 
 use crate::Outcome;
-use crate::args::PluginsCommand;
+use crate::args::{Directories, PluginsCommand};
 use crate::error::CliError;
 use crate::output::{json_line, line, path_json};
 use crate::setup::Host;
@@ -85,9 +92,39 @@ impl Told {
     }
 }
 
+/// The host as it is while no other command installs or removes plugins. No lock where nobody can: there is no plugins
+/// directory, or it cannot be written, and `make` does not ask for one.
+fn alone(make: bool) -> Result<(Host, Option<Lock>), CliError> {
+    let plugins = Home::from_env()?.plugins();
+    let lock = match if make || plugins.exists() { place::lock(&plugins).map(Some) } else { Ok(None) } {
+        Ok(lock) => lock,
+        Err(error) if !make && matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem) => None,
+        Err(source) => return Err(CliError::File { path: plugins, doing: "keeping other commands out", source }),
+    };
+    // What it was before it was locked may have been changed by the one that was waited for.
+    Ok((Host::new(&Directories { plugins: vec![] })?, lock))
+}
+
 /// Changes the configuration; whether there was anything to change.
 fn configure(host: &Host, edits: &[Edit]) -> Result<bool, CliError> {
     Ok(edit(&host.home.config(), TEMPLATE, edits)?)
+}
+
+/// What lies in the plugins directory under other names and is the plugin, too: links to it, or what it is a link to.
+fn other_names(plugins: &Path, plugin: &Plugin) -> Vec<PathBuf> {
+    let Candidate { path, library, root, .. } = plugin.candidate();
+    let is_it = |entry: &PathBuf| {
+        let leads_there = std::fs::canonicalize(entry).is_ok_and(|real| real != *root && library.starts_with(real));
+        let named_so = entry.extension().is_some_and(|extension| extension == LIBRARY_EXTENSION);
+        entry != path && (named_so || entry.join("plugin.json").exists()) && leads_there
+    };
+    let entries = std::fs::read_dir(plugins).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.filter(is_it).collect()
+}
+
+/// The change, up to the moment in which it is made.
+fn prepared(host: &Host, edits: &[Edit]) -> Result<Prepared, CliError> {
+    Ok(prepare(&host.home.config(), TEMPLATE, edits)?)
 }
 
 /// The ids that plugins have, those that are refused included, and those the configuration has settings for.
@@ -104,11 +141,9 @@ fn known_ids(host: &Host, found: &[Result<Plugin, LoaderError>]) -> Vec<String> 
 
 /// Nobody has this id: with the ids there are, the closest first.
 fn unknown(id: &str, mut known: Vec<String>) -> CliError {
-    let near: String = id.chars().take(64).collect();
-    let distance = |known: &String| strsim::damerau_levenshtein(known, &near);
-    known.sort_by_key(distance);
-    let closest = known.first().filter(|known| distance(known) <= near.chars().count().max(3) / 2).cloned();
-    CliError::UnknownPlugin { id: on_one_line(&near), closest, known }
+    let closest = closest_first(id, &mut known);
+    let shown: String = id.chars().take(64).collect();
+    CliError::UnknownPlugin { id: on_one_line(&shown), closest, known }
 }
 
 /// Whether something is not as the person asked. What they blocked themselves is.

@@ -5,13 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use context_engine_interface::record::Record;
 use context_engine_loader::platform::TARGET;
 use context_engine_loader::{Manifest, inspect};
 use serde_json::json;
 
+use super::archive::Packed;
 use super::args::PackArgs;
 use super::{Told, archive, place};
 use crate::Outcome;
@@ -26,7 +27,7 @@ struct Contents {
     version: String,
     /// Target triple to name in the archive.
     libraries: BTreeMap<String, String>,
-    files: Vec<(String, PathBuf)>,
+    files: Vec<Packed>,
     /// `plugin.json`, where it is not among the files.
     manifest: Option<Vec<u8>>,
 }
@@ -102,7 +103,11 @@ fn of_folder(host: &Host, folder: &Path) -> Result<Contents, CliError> {
             match entry.file_name().to_string_lossy().starts_with('.') {
                 true => {}
                 false if kind.is_dir() => folders.push((path, name + "/")),
-                false if kind.is_file() => files.push((name, path)),
+                false if kind.is_file() => {
+                    let meta = entry.metadata().map_err(failed)?;
+                    let is_library = manifest.libraries.values().any(|library| within(library).as_ref() == Some(&name));
+                    files.push(Packed { name, path, executable: place::is_executable(&meta) && !is_library });
+                }
                 false => {
                     return Err(refusal(
                         &path,
@@ -117,8 +122,29 @@ fn of_folder(host: &Host, folder: &Path) -> Result<Contents, CliError> {
             }
         }
     }
+    // One that is hidden, or lies elsewhere, would not be there where it is installed.
+    let is_packed = |library: &str| within(library).is_some_and(|name| files.iter().any(|file| file.name == name));
+    if let Some((target, library)) = manifest.libraries.iter().find(|(_, library)| !is_packed(library)) {
+        let reason = format!(
+            "plugin.json names {library:?} for {target}, which is not packed; put it into the folder, not hidden, under that path"
+        );
+        return Err(refusal(folder, reason));
+    }
     let libraries = manifest.libraries;
     Ok(Contents { id: manifest.id, version, libraries, files, manifest: None })
+}
+
+/// A path of `plugin.json` as the name of a packed file; none if it leaves the folder.
+fn within(library: &str) -> Option<String> {
+    let mut parts = vec![];
+    for part in Path::new(library).components() {
+        match part {
+            Component::Normal(part) => parts.push(part.to_str()?),
+            Component::CurDir => {}
+            _ => return None,
+        }
+    }
+    Some(parts.join("/"))
 }
 
 /// Libraries of one engine, each for another machine.
@@ -142,7 +168,7 @@ fn of_libraries(host: &Host, paths: &[PathBuf]) -> Result<Contents, CliError> {
             let reason = format!("it is for {}, as one before it; name one library per platform", record.target);
             return Err(refusal(path, reason));
         }
-        files.push((name, path.clone()));
+        files.push(Packed { name, path: path.clone(), executable: false });
         first.get_or_insert(record);
     }
     let Some(Record { engine, .. }) = first else {

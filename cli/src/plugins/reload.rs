@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use context_engine_loader::hosts::{self, RunningHost};
 use context_engine_loader::on_one_line;
+use context_engine_loader::quarantine::ProcessStamp;
 use serde_json::{Value, json};
 
 use crate::Outcome;
@@ -61,7 +62,10 @@ pub(crate) fn run(args: &ReloadArgs) -> Result<Outcome, CliError> {
         }))?;
     } else if asked.is_empty() {
         let because = why.map_or_else(String::new, |why| format!(", because {why}"));
-        line(on_one_line(&format!("no host runs here; the next one that starts uses {serves}{because}")))?;
+        line(
+            "no host that watches runs here; one that does not is not known, and heeds nothing before its next start",
+        )?;
+        line(on_one_line(&format!("a host that starts now uses {serves}{because}")))?;
     } else {
         asked.iter().try_for_each(|asked| asked.describe(&is_meant))?;
     }
@@ -71,10 +75,11 @@ pub(crate) fn run(args: &ReloadArgs) -> Result<Outcome, CliError> {
 /// Asks the hosts that run, and waits for each of them.
 fn ask(host: &Host) -> Result<Vec<Asked>, CliError> {
     let state = host.home.state();
-    let mut asked: Vec<Asked> =
-        hosts::running(&state).into_iter().map(|host| Asked { host, answered: false }).collect();
-    if asked.is_empty() {
-        return Ok(asked);
+    // Of one process there may be several.
+    let mut meant: Vec<ProcessStamp> = hosts::running(&state).iter().map(|host| host.process).collect();
+    meant.dedup();
+    if meant.is_empty() {
+        return Ok(vec![]);
     }
     let generation = hosts::ask_for_reload(&state).map_err(|source| CliError::File {
         path: state.clone(),
@@ -83,16 +88,10 @@ fn ask(host: &Host) -> Result<Vec<Asked>, CliError> {
     })?;
     let until = Instant::now() + PATIENCE;
     loop {
-        let running = hosts::running(&state);
-        for asked in &mut asked {
-            // A process may have several of them.
-            let same = |host: &&RunningHost| host.process == asked.host.process && host.label == asked.host.label;
-            let Some(now) = running.iter().find(same) else { continue };
-            asked.answered = now.last_reload.as_ref().is_some_and(|last| last.generation >= generation);
-            asked.host = now.clone();
-        }
         // One that has ended meanwhile has nothing to reload.
-        asked.retain(|asked| running.iter().any(|host| host.process == asked.host.process));
+        let running = hosts::running(&state).into_iter().filter(|host| meant.contains(&host.process));
+        let answered = |host: &RunningHost| host.last_reload.as_ref().is_some_and(|last| last.generation >= generation);
+        let asked: Vec<Asked> = running.map(|host| Asked { answered: answered(&host), host }).collect();
         if asked.iter().all(|asked| asked.answered) || Instant::now() >= until {
             return Ok(asked);
         }

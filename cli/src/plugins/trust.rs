@@ -5,7 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use context_engine_loader::{Loader, LoaderOptions, Origin, Plugin, PluginDirectory};
+use context_engine_loader::trust::names_digest;
+use context_engine_loader::{Loader, LoaderError, LoaderOptions, Origin, Plugin, PluginDirectory};
 use context_engine_runtime::config::Trusted;
 use context_engine_runtime::config::edit::Edit;
 use serde_json::{Value, json};
@@ -16,10 +17,7 @@ use crate::Outcome;
 use crate::args::Directories;
 use crate::error::CliError;
 use crate::output::path_json;
-use crate::setup::Host;
-
-/// Where a workspace keeps its plugins.
-const FOLDER: &str = ".context-engine/plugins";
+use crate::setup::{Host, WORKSPACE_PLUGINS};
 
 pub(super) fn run(args: &TrustArgs) -> Result<Outcome, CliError> {
     let host = Host::new(&Directories { plugins: vec![] })?;
@@ -37,11 +35,12 @@ fn list(host: &Host) -> Told {
     for Trusted { path, sha256 } in trusted {
         let found = host.loader.inspect(path).map(|plugin| plugin.staged().digest.to_string());
         let state = match &found {
-            Ok(digest) if digest.eq_ignore_ascii_case(sha256) => "trusted",
+            Ok(digest) if names_digest(sha256, digest) => "trusted",
             Ok(_) => "changed",
             Err(_) => "unusable",
         };
-        let text = format!("{state:<10}{}  sha256:{sha256}", path.display());
+        let hex = sha256.trim();
+        let text = format!("{state:<10}{}  sha256:{}", path.display(), hex.strip_prefix("sha256:").unwrap_or(hex));
         shown.push(json!({ "path": path_json(path), "sha256": sha256, "state": state }));
         match (state, found) {
             ("trusted", _) => told.say(text),
@@ -60,7 +59,7 @@ fn list(host: &Host) -> Told {
 }
 
 fn add(host: &Host, what: &str) -> Result<Told, CliError> {
-    let (mut usable, refused) = meant(host, what)?;
+    let Meant { mut usable, refused, .. } = meant(host, what)?;
     if usable.is_empty() {
         return Err(match refused.into_iter().next() {
             Some(error) => error.into(),
@@ -69,19 +68,21 @@ fn add(host: &Host, what: &str) -> Result<Told, CliError> {
     }
     usable.sort_by(|a, b| a.candidate().path.cmp(&b.candidate().path));
     let mut told = Told::new(Value::Null);
-    let mut shown = vec![];
+    let (mut shown, mut edits) = (vec![], vec![]);
     for plugin in &usable {
         let path = real(&plugin.candidate().path);
         let Some(text) = path.to_str() else {
             return Err(CliError::NotUtf8 { path });
         };
         let digest = plugin.staged().digest.to_string();
-        let item = |sha256: &str| json!({ "path": text, "sha256": sha256 });
-        let old = host.config.plugins.trusted.iter().filter(|trusted| trusted.path == path && trusted.sha256 != digest);
-        let mut edits: Vec<Edit> =
-            old.map(|trusted| Edit::drop(&["plugins", "trusted"], item(&trusted.sha256))).collect();
-        edits.push(Edit::add(&["plugins", "trusted"], item(&digest)));
-        let changed = configure(host, &edits)?;
+        let of_path = host.config.plugins.trusted.iter().filter(|trusted| trusted.path == path);
+        let (same, old): (Vec<&Trusted>, Vec<&Trusted>) =
+            of_path.partition(|trusted| names_digest(&trusted.sha256, &digest));
+        edits.extend(old.iter().map(|&trusted| Edit::Distrust(trusted.clone())));
+        if same.is_empty() {
+            edits.push(Edit::add(&["plugins", "trusted"], json!({ "path": text, "sha256": digest })));
+        }
+        let changed = same.is_empty() || !old.is_empty();
         let info = plugin.info();
         shown.push(json!({ "id": info.id, "path": text, "sha256": digest, "changed": changed }));
         told.say(match changed {
@@ -100,6 +101,7 @@ fn add(host: &Host, what: &str) -> Result<Told, CliError> {
             ));
         }
     }
+    configure(host, &edits)?;
     for error in refused {
         told.warn(format!("not trusted, because it cannot be used: {error}"));
     }
@@ -107,7 +109,12 @@ fn add(host: &Host, what: &str) -> Result<Told, CliError> {
     Ok(told)
 }
 
-type Meant = (Vec<Plugin>, Vec<context_engine_loader::LoaderError>);
+struct Meant {
+    usable: Vec<Plugin>,
+    refused: Vec<LoaderError>,
+    /// Whether it was the id that was meant.
+    by_id: bool,
+}
 
 /// The plugins that are meant by a folder, a file or an id of the workspace this command is run in.
 fn meant(host: &Host, what: &str) -> Result<Meant, CliError> {
@@ -118,21 +125,22 @@ fn meant(host: &Host, what: &str) -> Result<Meant, CliError> {
             LoaderOptions { directories: vec![directory], state_dir: host.home.state(), ..LoaderOptions::default() };
         Loader::new(options).scan()
     };
-    let found = if path.join(FOLDER).is_dir() {
-        of_folder(path.join(FOLDER))
+    // An id first: what is called so in this folder may be anything. A path can be written as ./alpha.
+    let of_workspace = of_folder(PathBuf::from(WORKSPACE_PLUGINS));
+    let is_meant = |found: &Result<Plugin, LoaderError>| match found {
+        Ok(plugin) => plugin.info().id == what,
+        Err(error) => error.engine.as_deref() == Some(what),
+    };
+    let of_id: Vec<_> = of_workspace.into_iter().filter(is_meant).collect();
+    let by_id = !of_id.is_empty();
+    let found = if by_id {
+        of_id
+    } else if path.join(WORKSPACE_PLUGINS).is_dir() {
+        of_folder(path.join(WORKSPACE_PLUGINS))
     } else if path.exists() {
         of_folder(path.to_owned())
     } else {
-        let found = of_folder(PathBuf::from(FOLDER));
-        let of_id = found.into_iter().filter(|found| match found {
-            Ok(plugin) => plugin.info().id == what,
-            Err(error) => error.engine.as_deref() == Some(what),
-        });
-        let of_id: Vec<_> = of_id.collect();
-        if of_id.is_empty() {
-            return Err(unknown(what, known_ids(host, &host.loader.scan())));
-        }
-        of_id
+        return Err(unknown(what, known_ids(host, &host.loader.scan())));
     };
     let (mut usable, mut refused) = (vec![], vec![]);
     for found in found {
@@ -141,30 +149,26 @@ fn meant(host: &Host, what: &str) -> Result<Meant, CliError> {
             Err(error) => refused.push(error),
         }
     }
-    Ok((usable, refused))
+    Ok(Meant { usable, refused, by_id })
 }
 
 fn remove(host: &Host, what: &str) -> Result<Told, CliError> {
     let path = real(&std::path::absolute(what).unwrap_or_else(|_| what.into()));
-    // What is gone is still known by the path it had.
-    let of_id: Vec<PathBuf> = match Path::new(what).exists() {
-        true => vec![],
-        false => meant(host, what)
-            .map(|(usable, refused)| {
-                let usable = usable.iter().map(|plugin| real(&plugin.candidate().path));
-                usable.chain(refused.iter().map(|error| real(&error.path))).collect()
-            })
-            .unwrap_or_default(),
+    let of_id: Option<Vec<PathBuf>> = meant(host, what).ok().filter(|meant| meant.by_id).map(|meant| {
+        let usable = meant.usable.iter().map(|plugin| real(&plugin.candidate().path));
+        usable.chain(meant.refused.iter().map(|error| real(&error.path))).collect()
+    });
+    let is_meant = |trusted: &&Trusted| match &of_id {
+        Some(paths) => paths.contains(&trusted.path),
+        // What is gone is still known by the path it had.
+        None => trusted.path.starts_with(&path),
     };
-    let trusted = &host.config.plugins.trusted;
-    let gone: Vec<&Trusted> =
-        trusted.iter().filter(|trusted| trusted.path.starts_with(&path) || of_id.contains(&trusted.path)).collect();
-    if gone.is_empty() {
+    let gone: Vec<&Trusted> = host.config.plugins.trusted.iter().filter(is_meant).collect();
+    let edits: Vec<Edit> = gone.iter().map(|&trusted| Edit::Distrust(trusted.clone())).collect();
+    if gone.is_empty() || !configure(host, &edits)? {
         return Err(CliError::NotTrusted { what: what.to_owned() });
     }
     let item = |trusted: &&Trusted| json!({ "path": path_json(&trusted.path), "sha256": trusted.sha256 });
-    let edits: Vec<Edit> = gone.iter().map(|trusted| Edit::drop(&["plugins", "trusted"], item(trusted))).collect();
-    configure(host, &edits)?;
     let mut told = Told::new(json!({ "removed": gone.iter().map(item).collect::<Vec<_>>() }));
     for trusted in gone {
         told.say(format!("forgotten {}; it is not used any more", trusted.path.display()));

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::error::{LoaderError, Step};
+use crate::stage::short;
 
 /// What a [`Loader::reload`](crate::Loader::reload) did about one engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +65,6 @@ impl Reloaded {
 
 impl fmt::Display for Reloaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let short = |digest: &str| digest.get(..12).unwrap_or(digest).to_owned();
         write!(f, "{}: ", self.engine)?;
         match &self.outcome {
             Outcome::Unchanged { digest } => write!(f, "unchanged, build {}", short(digest)),

@@ -10,7 +10,7 @@ mod permissions;
 mod policy;
 
 pub use permissions::Exposed;
-pub use policy::TrustPolicy;
+pub use policy::{TrustPolicy, names_digest};
 
 use crate::error::Problem;
 use crate::find::{Candidate, Origin};

@@ -94,8 +94,29 @@ impl TrustPolicy {
     }
 }
 
-/// Whether a text, which a person may have written, is this digest.
-fn names_digest(text: &str, digest: &str) -> bool {
+/// Whether two texts, which people may have written, name one digest: blanks around it, `sha256:` before it and its case
+/// do not count.
+pub fn names_digest(text: &str, digest: &str) -> bool {
+    hex(text).eq_ignore_ascii_case(hex(digest))
+}
+
+fn hex(text: &str) -> &str {
     let text = text.trim();
-    text.strip_prefix("sha256:").unwrap_or(text).eq_ignore_ascii_case(digest)
+    text.strip_prefix("sha256:").unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_is_one_however_it_is_written() {
+        let digest = "ab".repeat(32);
+        for text in [digest.clone(), format!("sha256:{digest}"), format!(" sha256:{digest}\n"), digest.to_uppercase()] {
+            assert!(names_digest(&text, &digest) && names_digest(&digest, &text), "{text}");
+        }
+        for text in ["", "sha256:", "latest", &format!("sha256:sha256:{digest}"), &digest[1..]] {
+            assert!(!names_digest(text, &digest), "{text}");
+        }
+    }
 }

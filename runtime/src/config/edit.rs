@@ -3,20 +3,23 @@
 //! Decision: a change is a list of small edits, each of which says what shall be, so that doing it twice does nothing twice
 //! and a change made meanwhile by somebody else is not undone. The text is changed in place (`splice`); then it
 //! is read as any host reads it, and written only when it says what was meant and nothing else has changed. Written beside
-//! the file and renamed: nobody ever reads half of it. Commands wait for each other by a lock on a file beside it.
+//! the file and renamed: nobody ever reads half of it. Commands wait for each other (`lock`).
 //!
 //! Invariant: a file that cannot be read as a configuration is never written.
 
-use std::fs::{self, File, TryLockError};
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use context_engine_loader::find::read_text;
 use context_engine_loader::platform::create_private_dir;
+use context_engine_loader::trust::names_digest;
 use serde_json::Value;
+use tempfile::NamedTempFile;
 
-use super::{Config, MAX_CONFIG, splice};
+use super::lock::{self, Lock};
+use super::{Config, MAX_CONFIG, Trusted, splice};
 use crate::RuntimeError;
 
 /// How long another command may take for its change.
@@ -33,6 +36,10 @@ pub enum Edit {
     Add(Vec<String>, Value),
     /// The list at the path has no item like this one.
     Drop(Vec<String>, Value),
+    /// `plugins.trusted` has no item with this path and digest, however that is written and whatever else the item says.
+    Distrust(Trusted),
+    /// What the edit says, if this value stands at its path.
+    IfStill(Value, Box<Edit>),
 }
 
 impl Edit {
@@ -55,6 +62,12 @@ impl Edit {
     pub fn drop(path: &[&str], item: impl Into<Value>) -> Edit {
         Edit::Drop(owned(path), item.into())
     }
+
+    /// [`Edit::IfStill`]: for who has read the file before and means this value.
+    #[must_use]
+    pub fn if_still(self, value: impl Into<Value>) -> Edit {
+        Edit::IfStill(value.into(), Box::new(self))
+    }
 }
 
 fn owned(path: &[&str]) -> Vec<String> {
@@ -63,20 +76,44 @@ fn owned(path: &[&str]) -> Vec<String> {
 
 /// Makes `edits` in the file at `path`; one that does not exist is made from `template`. Whether anything changed.
 ///
-/// The file keeps its mode, and a link to it stays a link; a new file is its owner's alone (0600).
+/// The file keeps its owner, group and mode, and a link to it stays a link; a new file is its owner's alone (0600), and in
+/// somebody's folder that is this person.
 ///
 /// # Errors
 /// [`RuntimeError::Config`]: the file cannot be read, with the place of its mistake; it cannot be changed without touching
-/// more than was meant; it cannot be written. It is as it was then.
+/// more than was meant; it cannot be written; its owner cannot be kept. It is as it was then.
 pub fn edit(path: &Path, template: &str, edits: &[Edit]) -> Result<bool, RuntimeError> {
-    let refuse = |reason: String| RuntimeError::Config { path: path.to_owned(), doing: "changing it", reason };
+    prepare(path, template, edits)?.commit()
+}
+
+/// A change that is written beside the file and has yet to take its place. No other command changes the file meanwhile;
+/// without [`Prepared::commit`] nothing changes.
+#[derive(Debug)]
+pub struct Prepared {
+    path: PathBuf,
+    /// The file itself, where the path is a link to it.
+    place: PathBuf,
+    before: Option<String>,
+    /// The file after the change; none where there is nothing to change.
+    new: Option<NamedTempFile>,
+    _lock: Lock,
+}
+
+/// The first half of [`edit()`], with everything in it that a person can be wrong about: for a command that changes other
+/// things, too, and shall change nothing when this cannot be done.
+///
+/// # Errors
+/// As of [`edit()`].
+pub fn prepare(path: &Path, template: &str, edits: &[Edit]) -> Result<Prepared, RuntimeError> {
+    let refuse = |reason: String| refusal(path, reason);
     let io = |error: io::Error| refuse(error.to_string());
     let place = place(path).map_err(io)?;
     let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.exists() {
         create_private_dir(folder).map_err(io)?;
     }
-    let _lock = lock(&place).map_err(io)?;
+    let name = place.file_name().unwrap_or_default().to_string_lossy();
+    let lock = lock::lock(&place.with_file_name(format!(".{name}.lock")), PATIENCE).map_err(io)?;
     let before = match read_text(&place, MAX_CONFIG) {
         Ok(text) => Some(text),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -85,20 +122,40 @@ pub fn edit(path: &Path, template: &str, edits: &[Edit]) -> Result<bool, Runtime
     let old = before.as_deref().filter(|text| !text.trim().is_empty()).unwrap_or(template);
     let new = edited(old, edits).map_err(|reason| refuse(format!("{reason}; nothing was changed")))?;
     if before.as_deref().is_some_and(|before| before == new) || (before.is_none() && new == template) {
-        return Ok(false);
+        return Ok(Prepared { path: path.to_owned(), place, before, new: None, _lock: lock });
     }
     let mut file = tempfile::Builder::new().prefix(".config-").tempfile_in(folder).map_err(io)?;
-    if let Ok(meta) = fs::metadata(&place) {
-        file.as_file().set_permissions(meta.permissions()).map_err(io)?;
+    match fs::metadata(&place) {
+        Ok(old) => {
+            lock::keep_owner(file.as_file(), &old).map_err(io)?;
+            file.as_file().set_permissions(old.permissions()).map_err(io)?;
+        }
+        Err(_) => lock::hand_over(file.as_file(), &fs::metadata(folder).map_err(io)?),
     }
     file.write_all(new.as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(io)?;
-    // An editor knows nothing of the lock.
-    let now = read_text(&place, MAX_CONFIG).ok();
-    if now != before {
-        return Err(refuse("it changed meanwhile; nothing was changed, run the command again".to_owned()));
+    Ok(Prepared { path: path.to_owned(), place, before, new: Some(file), _lock: lock })
+}
+
+impl Prepared {
+    /// Makes the change. Whether there was one.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Config`]: somebody who knows nothing of the lock has changed the file meanwhile; it cannot be written.
+    /// It is as it was then.
+    pub fn commit(self) -> Result<bool, RuntimeError> {
+        let Some(new) = self.new else { return Ok(false) };
+        // An editor knows nothing of the lock.
+        if read_text(&self.place, MAX_CONFIG).ok() != self.before {
+            let reason = "it changed meanwhile; nothing was changed, run the command again".to_owned();
+            return Err(refusal(&self.path, reason));
+        }
+        new.persist(&self.place).map_err(|error| refusal(&self.path, error.error.to_string()))?;
+        Ok(true)
     }
-    file.persist(&place).map_err(|error| io(error.error))?;
-    Ok(true)
+}
+
+fn refusal(path: &Path, reason: String) -> RuntimeError {
+    RuntimeError::Config { path: path.to_owned(), doing: "changing it", reason }
 }
 
 /// The text after `edits`.
@@ -119,7 +176,7 @@ pub fn edited(text: &str, edits: &[Edit]) -> Result<String, String> {
 fn one(text: &str, edit: &Edit) -> Result<String, String> {
     let read = |text: &str| json5::from_str::<Value>(text).map_err(|error| error.to_string());
     let before = read(text)?;
-    let (path, wanted) = wanted(&before, edit)?;
+    let (path, wanted) = (path_of(edit), wanted(&before, edit)?);
     if wanted == before {
         return Ok(text.to_owned());
     }
@@ -140,9 +197,11 @@ fn spliced(text: &str, edit: &Edit, keys: &[&str], before: &Value) -> Result<Str
         Edit::Set(_, value) => splice::set(text, keys, value),
         Edit::Remove(_) => Ok(splice::remove(text, keys)?.unwrap_or_else(|| text.to_owned())),
         Edit::Add(_, item) => splice::push(text, keys, item),
-        Edit::Drop(path, item) => {
-            let listed = at(before, path).and_then(Value::as_array).into_iter().flatten().enumerate();
-            let found: Vec<usize> = listed.filter(|(_, listed)| *listed == item).map(|(at, _)| at).collect();
+        Edit::IfStill(_, edit) => spliced(text, edit, keys, before),
+        Edit::Drop(..) | Edit::Distrust(_) => {
+            let path = path_of(edit);
+            let listed = at(before, &path).and_then(Value::as_array).into_iter().flatten().enumerate();
+            let found: Vec<usize> = listed.filter(|(_, listed)| drops(edit, listed)).map(|(at, _)| at).collect();
             let mut text = text.to_owned();
             for at in found.into_iter().rev() {
                 text = splice::take(&text, keys, at)?.unwrap_or(text);
@@ -152,20 +211,35 @@ fn spliced(text: &str, edit: &Edit, keys: &[&str], before: &Value) -> Result<Str
     }
 }
 
-/// What the file shall say, and the path of the edit.
-fn wanted<'a>(before: &Value, edit: &'a Edit) -> Result<(&'a [String], Value), String> {
+/// Where an edit is made.
+fn path_of(edit: &Edit) -> Vec<String> {
+    match edit {
+        Edit::Set(path, _) | Edit::Remove(path) | Edit::Add(path, _) | Edit::Drop(path, _) => path.clone(),
+        Edit::Distrust(_) => owned(&["plugins", "trusted"]),
+        Edit::IfStill(_, edit) => path_of(edit),
+    }
+}
+
+/// Whether an edit takes this item out of its list.
+fn drops(edit: &Edit, listed: &Value) -> bool {
+    match edit {
+        Edit::Drop(_, item) => listed == item,
+        Edit::Distrust(Trusted { path, sha256 }) => serde_json::from_value::<Trusted>(listed.clone())
+            .is_ok_and(|listed| listed.path == *path && names_digest(&listed.sha256, sha256)),
+        _ => false,
+    }
+}
+
+/// What the file shall say.
+fn wanted(before: &Value, edit: &Edit) -> Result<Value, String> {
     let mut value = before.clone();
-    let path = match edit {
-        Edit::Set(path, new) => {
-            *made(&mut value, path)? = new.clone();
-            path
-        }
+    match edit {
+        Edit::Set(path, new) => *made(&mut value, path)? = new.clone(),
         Edit::Remove(path) => {
             let (key, parents) = path.split_last().ok_or("the whole configuration is no key")?;
             if let Some(Value::Object(parent)) = at_mut(&mut value, parents) {
                 parent.shift_remove(key);
             }
-            path
         }
         Edit::Add(path, item) => {
             let list = made(&mut value, path)?;
@@ -176,16 +250,19 @@ fn wanted<'a>(before: &Value, edit: &'a Edit) -> Result<(&'a [String], Value), S
             if !items.contains(item) {
                 items.push(item.clone());
             }
-            path
         }
-        Edit::Drop(path, item) => {
-            if let Some(Value::Array(items)) = at_mut(&mut value, path) {
-                items.retain(|listed| listed != item);
+        Edit::Drop(..) | Edit::Distrust(_) => {
+            if let Some(Value::Array(items)) = at_mut(&mut value, &path_of(edit)) {
+                items.retain(|listed| !drops(edit, listed));
             }
-            path
         }
-    };
-    Ok((path, value))
+        Edit::IfStill(meant, edit) => {
+            if at(before, &path_of(edit)) == Some(meant) {
+                return wanted(before, edit);
+            }
+        }
+    }
+    Ok(value)
 }
 
 fn at<'a>(value: &'a Value, path: &[String]) -> Option<&'a Value> {
@@ -220,30 +297,6 @@ fn place(path: &Path) -> io::Result<PathBuf> {
             Ok(path.to_owned())
         }
         Err(error) => Err(error),
-    }
-}
-
-/// Held while the file is changed; let go when the process ends, however it does.
-fn lock(place: &Path) -> io::Result<File> {
-    let name = place.file_name().unwrap_or_default().to_string_lossy();
-    let path = place.with_file_name(format!(".{name}.lock"));
-    let mut options = File::options();
-    options.write(true).create(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let file = context_engine_loader::platform::open_regular(&path, &mut options)?;
-    let started = Instant::now();
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) if started.elapsed() < PATIENCE => {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            Err(TryLockError::WouldBlock) => {
-                return Err(io::Error::other("another command is changing it and does not end; try again later"));
-            }
-            Err(TryLockError::Error(error)) => return Err(error),
-        }
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod depth;
 pub mod edit;
+pub mod lock;
 mod models;
 mod slips;
 mod splice;

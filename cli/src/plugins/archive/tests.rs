@@ -110,7 +110,13 @@ fn bombs_go_off_in_no_ones_folder() {
     let many: Vec<String> = (0..1_001).map(|at| format!("f{at}")).collect();
     let many: Vec<(&str, EntryType, &[u8])> =
         many.iter().map(|name| (name.as_str(), EntryType::Regular, b"".as_slice())).collect();
-    refused(&many, "more than 1000 entries");
+    refused(&many, "more than 1000 files and folders");
+    // Folders without entries: few names, many folders.
+    let deep: Vec<String> = (0..50).map(|at| format!("{at}{}/f", "/d".repeat(24))).collect();
+    let deep: Vec<(&str, EntryType, &[u8])> =
+        deep.iter().map(|name| (name.as_str(), EntryType::Regular, b"".as_slice())).collect();
+    refused(&deep, "more than 1000 files and folders");
+    refused(&[(&"d/".repeat(45), EntryType::Directory, b"")], "more than 32 deep");
     // A size that is not there.
     let mut liar = Header::new_ustar();
     liar.as_old_mut().name[..4].copy_from_slice(b"huge");
@@ -143,21 +149,40 @@ fn what_is_cut_off_or_no_archive_is_refused() {
 #[test]
 fn the_same_files_are_the_same_bytes_in_whatever_order() {
     let root = tempfile::tempdir().expect("a folder");
-    let files: Vec<(String, PathBuf)> = ["b.so", "a/x.so"]
+    let files: Vec<Packed> = ["b.so", "a/x.so"]
         .map(|name| {
             let path = root.path().join(name);
             std::fs::create_dir_all(path.parent().expect("a folder")).expect("folders");
             std::fs::write(&path, name).expect("written");
-            (name.to_owned(), path)
+            Packed { name: name.to_owned(), path, executable: name == "b.so" }
         })
         .into();
-    let packed = |files: &[(String, PathBuf)]| {
+    let packed = |files: &[Packed]| {
         let mut out = vec![];
         pack(files, Some(b"{}"), &mut out).expect("packed");
         out
     };
     let first = packed(&files);
-    let backwards: Vec<_> = files.iter().rev().cloned().collect();
+    let backwards: Vec<Packed> = files.into_iter().rev().collect();
     assert_eq!(packed(&backwards), first);
     assert_eq!(unpacked(&first).expect("unpacked"), ["a/x.so", "b.so", "plugin.json"]);
+}
+
+/// A helper program comes with its engine, and nothing that runs as somebody else.
+#[cfg(unix)]
+#[test]
+fn of_a_files_mode_the_archive_keeps_whether_its_owner_may_run_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let root = tempfile::tempdir().expect("a folder");
+    for (mode, expected) in [(0o4755, 0o700), (0o777, 0o700), (0o100, 0o700), (0o644, 0o600), (0o6011, 0o600)] {
+        let mut packed = tar(&[MANIFEST]);
+        let mut header = Header::from_byte_slice(&packed[..512]).clone();
+        header.set_mode(mode);
+        header.set_cksum();
+        packed[..512].copy_from_slice(header.as_bytes());
+        let (packed, to) = (gzip(&packed), root.path().join(mode.to_string()));
+        unpack_from(packed.as_slice(), packed.len() as u64, &to).expect("unpacked");
+        let found = std::fs::metadata(to.join("plugin.json")).expect("a file").permissions().mode();
+        assert_eq!(found & 0o7777, expected, "{mode:o}");
+    }
 }

@@ -72,6 +72,31 @@ fn what_goes_leaves_the_comments_around_it() {
     changes("{plugins: {}}", &gone, "{plugins: {}}");
 }
 
+/// The policy reads path and digest: what else an item says keeps nobody in, nor how its digest is written.
+#[test]
+fn a_trusted_item_is_forgotten_whatever_else_it_says() {
+    let digest = "ab".repeat(32);
+    let forget = |path: &str| Edit::Distrust(Trusted { path: path.into(), sha256: digest.clone() });
+    for item in [
+        format!("{{ path: '/w/a.so', sha256: '{digest}', note: 'mine' }}"),
+        format!("{{ sha256: ' sha256:{}', path: '/w/a.so' }}", digest.to_uppercase()),
+    ] {
+        let other = format!("{{ path: '/w/a.so', sha256: '{}' }}", "cd".repeat(32));
+        let before = format!("{{plugins: {{trusted: [{item}, {other}]}}}}");
+        changes(&before, &[forget("/w/a.so")], &format!("{{plugins: {{trusted: [{other}]}}}}"));
+        changes(&before, &[forget("/w/b.so")], &before);
+    }
+}
+
+#[test]
+fn an_edit_of_what_was_read_before_undoes_no_other() {
+    let back = [slot("legacy").if_still("a"), Edit::remove(&["plugins", "slots", "memory"]).if_still("a")];
+    changes("{plugins: {slots: {contextEngine: 'a'}}}", &back, "{plugins: {slots: {contextEngine: 'legacy'}}}");
+    let meanwhile = "{plugins: {slots: {contextEngine: 'b', memory: 'b'}}}";
+    changes(meanwhile, &back, meanwhile);
+    changes("{}", &back, "{}");
+}
+
 #[test]
 fn the_template_keeps_every_line_that_was_not_meant() {
     let edits = [
@@ -208,6 +233,40 @@ mod files {
         assert_eq!(Config::read(&path).expect("read").plugins.slots.context_engine.as_deref(), Some("b"));
         let left: Vec<_> = fs::read_dir(root.path().join("home")).expect("a folder").flatten().collect();
         assert_eq!(left.len(), 2, "the file and its lock: {left:?}");
+    }
+
+    /// Only root can give files away; others have nothing to keep.
+    #[test]
+    fn roots_change_leaves_the_file_and_its_lock_to_their_owner() {
+        use std::os::unix::fs::{MetadataExt, chown};
+        let root = tempfile::tempdir().expect("a folder");
+        let (ann, old, new) = (root.path().join("ann"), root.path().join("ann/old.json5"), root.path().join("ann/new"));
+        fs::create_dir(&ann).expect("a folder");
+        fs::write(&old, "{}").expect("written");
+        fs::set_permissions(&old, fs::Permissions::from_mode(0o600)).expect("a mode");
+        let meant = match chown(&old, Some(54_321), Some(54_322)).and_then(|()| chown(&ann, Some(54_321), None)) {
+            Ok(()) => (54_321, 54_322),
+            Err(_) => fs::metadata(&old).map(|meta| (meta.uid(), meta.gid())).expect("a file"),
+        };
+        assert!(edit(&old, "{}", &[slot("a")]).expect("changed") && edit(&new, "{}", &[slot("a")]).expect("made"));
+        let owner = |path: &Path| fs::metadata(path).map(|meta| (meta.uid(), meta.gid())).expect("a file");
+        assert_eq!((owner(&old), mode(&old)), (meant, 0o600));
+        for made in [new, ann.join(".old.json5.lock"), ann.join(".new.lock")] {
+            assert_eq!(owner(&made).0, meant.0, "{}", made.display());
+        }
+    }
+
+    #[test]
+    fn what_is_prepared_and_not_committed_changes_nothing() {
+        let root = tempfile::tempdir().expect("a folder");
+        let path = root.path().join("config.json5");
+        fs::write(&path, "{}").expect("written");
+        drop(prepare(&path, "{}", &[slot("a")]).expect("prepared"));
+        assert_eq!(fs::read_to_string(&path).expect("read"), "{}");
+        let prepared = prepare(&path, "{}", &[slot("a")]).expect("prepared");
+        fs::write(&path, "{ }").expect("an editor");
+        assert!(prepared.commit().is_err_and(|error| error.to_string().contains("changed meanwhile")));
+        assert_eq!(fs::read_dir(root.path()).expect("a folder").count(), 2, "the file and its lock");
     }
 
     #[test]
