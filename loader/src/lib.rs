@@ -41,6 +41,7 @@ pub mod platform;
 pub mod probe;
 pub mod quarantine;
 mod reload;
+mod rules;
 mod schema;
 pub mod stage;
 pub mod supervise;

@@ -22,6 +22,7 @@ use crate::probe::{self, ProbeFailure, ProbeOptions, ProbeReport};
 use crate::quarantine::marks::{self, Marks};
 use crate::quarantine::{self, Fault, Quarantine, Subject, Verdict};
 use crate::reload::Reloads;
+use crate::rules::Rules;
 use crate::stage::Digest;
 use crate::supervise::{
     Creations, Departure, EngineHandle, EngineServices, EngineThreads, HostParamPolicy, HostProfile, Instance, Lost,
@@ -80,7 +81,7 @@ pub struct Loader {
     /// Made when the first plugin is about to be opened.
     marks: Arc<OnceLock<Marks>>,
     /// What may change while the loader is in use.
-    rules: Arc<RwLock<Rules>>,
+    pub(crate) rules: Arc<RwLock<Rules>>,
     /// Libraries that are open, by build: they stay open, so they are loaded and checked once.
     pub(crate) modules: Arc<Mutex<HashMap<Digest, Opened>>>,
     /// Threads that did not come back, by build.
@@ -91,13 +92,6 @@ pub struct Loader {
     pub(crate) reloads: Arc<Reloads>,
     /// Where engines keep their things, each in a folder of its own.
     engines: PathBuf,
-}
-
-/// What is looked through, and what of it may be used. Read as one at the beginning of a scan.
-#[derive(Clone)]
-pub(crate) struct Rules {
-    pub(crate) directories: Arc<[PluginDirectory]>,
-    pub(crate) policy: Arc<TrustPolicy>,
 }
 
 impl Loader {
@@ -121,36 +115,6 @@ impl Loader {
             reloads: Arc::default(),
             engines,
         }
-    }
-
-    /// Which plugins may be used.
-    pub fn policy(&self) -> Arc<TrustPolicy> {
-        self.rules().policy
-    }
-
-    /// The plugins directories, in order of precedence.
-    pub fn directories(&self) -> Arc<[PluginDirectory]> {
-        self.rules().directories
-    }
-
-    /// Has other plugins be used from the next session or [`reload`](Self::reload) on, in all clones.
-    pub fn set_policy(&self, policy: TrustPolicy) {
-        self.rules.write().unwrap_or_else(PoisonError::into_inner).policy = Arc::new(policy);
-    }
-
-    /// Has other directories be looked through from the next session or [`reload`](Self::reload) on, in all clones.
-    pub fn set_directories(&self, directories: Vec<PluginDirectory>) {
-        self.rules.write().unwrap_or_else(PoisonError::into_inner).directories = directories.into();
-    }
-
-    /// Both at once: no scan sees one without the other.
-    pub fn set_rules(&self, directories: Vec<PluginDirectory>, policy: TrustPolicy) {
-        let rules = Rules { directories: directories.into(), policy: Arc::new(policy) };
-        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules;
-    }
-
-    pub(crate) fn rules(&self) -> Rules {
-        self.rules.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A loader for a trial, whose outcome must not depend on another's: its engines keep their things in `engines`, and

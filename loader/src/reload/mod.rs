@@ -26,7 +26,8 @@ use self::reloads::lock;
 use crate::catalog::Plugin;
 use crate::error::{LoaderError, Problem, Step};
 use crate::find::Origin;
-use crate::loader::{Attempt, Loader, Rules};
+use crate::loader::{Attempt, Loader};
+use crate::rules::Rules;
 use crate::supervise::{LastOpened, Refused, Shared, Source, Standing, Supervised};
 use crate::trust;
 
