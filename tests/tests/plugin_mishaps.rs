@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime};
 
+use context_engine_loader::hosts;
 use context_engine_loader::quarantine::ProcessStamp;
 use context_engine_tests::build::{command, library_name, plugin};
 use context_engine_tests::commands::{
@@ -122,7 +123,7 @@ fn what_is_stored_is_not_removed_under_a_host_that_uses_it() {
     let announce = |digest: Option<&str>| {
         let engines = json!([{ "id": "alpha", "digest": digest, "sinceMs": 0, "why": null }]);
         let said = json!({
-            "pid": pid, "start": start, "label": "the bot", "engines": engines, "swaps": 0, "retiredCopies": 0,
+            "pid": pid, "start": start, "system": hosts::system(), "label": "the bot", "engines": engines, "swaps": 0, "retiredCopies": 0,
             "retiredBytes": 0, "mapped": [], "lastReload": null,
         });
         fs::create_dir_all(host.root().join("state/hosts")).expect("folders");

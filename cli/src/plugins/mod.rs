@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 use crate::Outcome;
 use crate::args::{Directories, PluginsCommand};
 use crate::error::CliError;
-use crate::output::{json_line, line, path_json};
+use crate::output::{done, json_line, line, path_json};
 use crate::setup::Host;
 
 /// When what was changed is heeded.
@@ -79,7 +79,14 @@ impl Told {
         self.say(text);
     }
 
-    fn print(mut self, json: bool) -> Result<Outcome, CliError> {
+    /// Of a command that has done what it was asked for.
+    fn print(self, json: bool) -> Result<Outcome, CliError> {
+        done();
+        self.show(json)
+    }
+
+    /// Of a command that only looked.
+    fn show(mut self, json: bool) -> Result<Outcome, CliError> {
         if json {
             self.json["said"] = self.lines.into();
             json_line(&self.json)?;

@@ -22,7 +22,7 @@ use crate::setup::{Host, WORKSPACE_PLUGINS};
 pub(super) fn run(args: &TrustArgs) -> Result<Outcome, CliError> {
     let host = Host::new(&Directories { plugins: vec![] })?;
     match &args.what {
-        None => list(&host).print(args.json),
+        None => list(&host).show(args.json),
         Some(what) if args.remove => remove(&host, what)?.print(args.json),
         Some(what) => add(&host, what)?.print(args.json),
     }

@@ -90,9 +90,10 @@ pub(super) fn run(args: &UninstallArgs) -> Result<Outcome, CliError> {
     for path in elsewhere {
         told.warn(format!("not ours  {} has this id, too, and was not touched; remove it there", path.display()));
     }
-    if !args.dry_run {
-        told.say(HEEDED);
+    if args.dry_run {
+        return told.show(args.json);
     }
+    told.say(HEEDED);
     told.print(args.json)
 }
 

@@ -1,0 +1,77 @@
+//! What the commands answer when something is not done, or not as asked: exit codes, `--json`, and the words.
+//!
+//! Decision: a message is tested for what it must name (the thing, what was expected, what to do) and for what it must not
+//! say, because a wrong advice costs more than none.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use context_engine_tests::build::{command, library_name};
+use context_engine_tests::commands::{configure, library, names, says};
+use context_engine_tests::host::{Ran, TestHost};
+
+/// Runs the command in this home with a standard output that cannot be written.
+#[cfg(target_os = "linux")]
+fn into_nothing(host: &TestHost, args: &str) -> Ran {
+    let full = fs::File::options().write(true).open("/dev/full").expect("a full device");
+    let mut command = Command::new(command());
+    command.args(args.split(' ')).env("CONTEXT_ENGINE_HOME", host.root()).stdout(Stdio::from(full));
+    let output = command.output().expect("the command can be run");
+    let err = String::from_utf8(output.stderr).expect("UTF-8");
+    Ran { code: output.status.code().unwrap_or(-1), out: String::new(), err }
+}
+
+/// Report A: whoever asks for `--json` gets one object, also where nothing was done.
+#[test]
+fn what_is_not_done_is_one_object_for_scripts_and_prose_for_people() {
+    let host = TestHost::with(&["alpha"]);
+    let nowhere = host.root().join("nowhere").display().to_string();
+    for (args, about_a_path) in [
+        (format!("plugins install {nowhere} --json"), true),
+        ("plugins uninstall nobody --json".to_owned(), false),
+        ("plugins select nobody --json".to_owned(), false),
+        ("plugins disable legacy --json".to_owned(), false),
+        (format!("plugins trust {nowhere} --json"), false),
+        (format!("plugins pack {nowhere} --out {nowhere}.tgz --json"), true),
+        (format!("plugins inspect {nowhere} --json"), true),
+        (format!("replay {nowhere} --json"), true),
+        (format!("compare {nowhere} --json"), true),
+        (format!("sessions show {nowhere}.jsonl --json"), true),
+        ("quarantine why nobody --json".to_owned(), false),
+    ] {
+        let ran = host.run(args.split(' '));
+        assert_eq!(ran.code, 2, "{args}: {ran:#?}");
+        let error = &ran.json()["error"];
+        let message = error["message"].as_str().expect("a message");
+        assert!(ran.err.ends_with(&format!("context-engine: {message}\n")), "{args}: {ran:#?}");
+        assert_eq!(error["path"].is_string(), about_a_path, "{args}: {error}");
+        let args: Vec<&str> = args.split(' ').filter(|arg| *arg != "--json").collect();
+        let ran = host.run(&args);
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args:?}: {ran:#?}");
+    }
+    configure(&host, "{");
+    for args in ["plugins list", "plugins reload", "doctor"] {
+        let ran = host.run(args.split(' ').chain(["--json"]));
+        assert_eq!((ran.code, ran.json()["error"]["path"].is_string()), (2, true), "{ran:#?}");
+    }
+    // A command line that cannot be read asks for nothing.
+    let ran = host.run(["plugins", "select", "--json"]);
+    assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{ran:#?}");
+}
+
+/// Report E: what is done stays done, and its exit code does not say otherwise.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_was_done_and_cannot_be_said_is_said_on_standard_error() {
+    let host = TestHost::new();
+    let install = format!("plugins install {}", library("alpha"));
+    let lost = "No space left on device (os error 28); what was done stays done";
+    let ran = into_nothing(&host, &install);
+    assert_eq!(names(&host.plugins()), ["alpha.so"]);
+    says(&ran, 1, &[lost, "installed alpha 0.1.0", "plugins select alpha"]);
+    says(&into_nothing(&host, "plugins select alpha --json"), 1, &[lost, "\"changed\":true"]);
+    says(&into_nothing(&host, "plugins uninstall alpha --dry-run"), 2, &["writing the output"]);
+    says(&into_nothing(&host, "plugins list"), 2, &["writing the output"]);
+    assert!(host.plugins().join("alpha.so").exists() && !host.plugins().join(library_name("alpha")).exists());
+}
