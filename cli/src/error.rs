@@ -49,6 +49,10 @@ pub(crate) enum CliError {
     NotPacked { path: PathBuf, reason: String },
     #[error("{}: no plugin was found there; name a workspace with a .context-engine/plugins folder", path.display())]
     NothingToTrust { path: PathBuf },
+    #[error("{}: trusting it: it lies in no workspace, where a host would ask; name a workspace, or what lies in its .context-engine/plugins", path.display())]
+    NoWorkspace { path: PathBuf },
+    #[error("{}: trusting it: it needs no trust: what lies in {} is used unasked, because that is a plugins directory of the configuration or the home", path.display(), directory.display())]
+    NeedsNoTrust { path: PathBuf, directory: PathBuf },
     #[error("{what}: nothing there is trusted; `context-engine plugins trust --list` shows what is")]
     NotTrusted { what: String },
     #[error("{}: the path is no UTF-8 and cannot stand in config.json5; move it", path.display())]
@@ -84,6 +88,8 @@ impl CliError {
             | CliError::NotInstalled { path, .. }
             | CliError::NotPacked { path, .. }
             | CliError::NothingToTrust { path }
+            | CliError::NoWorkspace { path }
+            | CliError::NeedsNoTrust { path, .. }
             | CliError::NotUtf8 { path }
             | CliError::File { path, .. } => Some(path),
             _ => None,

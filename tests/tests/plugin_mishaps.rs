@@ -169,7 +169,7 @@ fn what_was_trusted_by_hand_is_listed_and_forgotten() {
     configure(&host, &format!("{{plugins: {{trusted: [{{path: {path}, sha256: '{}', note: 1}}]}}}}", "0".repeat(64)));
     says(&run("plugins trust alpha"), 0, &["trusted   alpha"]);
     assert_eq!(run("plugins trust --list --json").json()["trusted"].as_array().map(Vec::len), Some(1));
-    says(&run("plugins trust ./alpha"), 2, &["no plugin was found there"]);
+    says(&run("plugins trust ./alpha"), 2, &["lies in no workspace"]);
     says(&run("plugins trust --remove ./alpha"), 2, &["nothing there is trusted"]);
     says(&run("plugins trust --remove ."), 0, &["forgotten"]);
 }
