@@ -7,8 +7,8 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use context_engine_tests::build::{command, library_name};
-use context_engine_tests::commands::{configure, library, names, says};
+use context_engine_tests::build::{command, library_name, plugin};
+use context_engine_tests::commands::{config, configure, files, library, names, other_build, plugins, says};
 use context_engine_tests::host::{Ran, TestHost};
 
 /// Runs the command in this home with a standard output that cannot be written.
@@ -32,7 +32,7 @@ fn what_is_not_done_is_one_object_for_scripts_and_prose_for_people() {
         ("plugins uninstall nobody --json".to_owned(), false),
         ("plugins select nobody --json".to_owned(), false),
         ("plugins disable legacy --json".to_owned(), false),
-        (format!("plugins trust {nowhere} --json"), false),
+        (format!("plugins trust {nowhere} --json"), true),
         (format!("plugins pack {nowhere} --out {nowhere}.tgz --json"), true),
         (format!("plugins inspect {nowhere} --json"), true),
         (format!("replay {nowhere} --json"), true),
@@ -74,4 +74,75 @@ fn what_was_done_and_cannot_be_said_is_said_on_standard_error() {
     says(&into_nothing(&host, "plugins uninstall alpha --dry-run"), 2, &["writing the output"]);
     says(&into_nothing(&host, "plugins list"), 2, &["writing the output"]);
     assert!(host.plugins().join("alpha.so").exists() && !host.plugins().join(library_name("alpha")).exists());
+}
+
+/// Report C: a person's folder is not deleted, and what `--force` replaces is said.
+#[test]
+fn what_force_replaces_is_said_and_a_folder_is_not_deleted() {
+    let host = TestHost::new();
+    let install = format!("install {} --force", library("alpha"));
+    host.put("alpha.so/sub/x", "mine");
+    says(
+        &plugins(&host, &install),
+        2,
+        &["alpha.so is a folder and no plugin", "not even with --force", "move it away"],
+    );
+    assert_eq!(fs::read_to_string(host.plugins().join("alpha.so/sub/x")).expect("still there"), "mine");
+    fs::remove_dir_all(host.plugins().join("alpha.so")).expect("removed");
+    for (bytes, what) in [
+        (fs::read(plugin("beta")).expect("built"), "not \"alpha\" but \"beta\" 0.1.0"),
+        (b"cut".to_vec(), "as far as can be told"),
+    ] {
+        host.put("alpha.so", bytes);
+        says(&plugins(&host, &install.replace(" --force", "")), 2, &["is there already", what, "--force replaces it"]);
+        let ran = plugins(&host, &install);
+        says(&ran, 0, &["installed alpha", "replaced  ", what, "because of --force"]);
+        assert!(!plugins(&host, &install).out.contains("replaced"), "the second time it is the same engine");
+    }
+}
+
+/// Report D: the built-in engine is known, and an id that is empty is nobody's.
+#[test]
+fn of_legacy_there_is_nothing_to_reload_and_an_empty_id_is_a_slip() {
+    let host = TestHost::with(&["alpha"]);
+    configure(&host, "{plugins: {slots: {contextEngine: 'alpha'}}}");
+    says(&plugins(&host, "reload legacy"), 0, &["legacy is built in", "nothing to reload"]);
+    let told = plugins(&host, "reload legacy --json");
+    assert_eq!((told.code, &told.json()["missing"]), (0, &serde_json::Value::Null));
+    for command in ["select", "enable", "disable", "uninstall", "trust", "reload"] {
+        for id in ["", " "] {
+            says(&host.run(["plugins", command, id]), 2, &["expected an id, found an empty text"]);
+        }
+    }
+    assert_eq!(config(&host), "{plugins: {slots: {contextEngine: 'alpha'}}}");
+}
+
+/// Report G: a link follows the build, so it has no pin; it is one path, and what it puts out of use is said.
+#[test]
+fn a_link_says_what_it_puts_out_of_use_and_is_one_path() {
+    let host = TestHost::new();
+    let build = host.root().join("build/x.so");
+    fs::create_dir_all(host.root().join("build/sub")).expect("folders");
+    fs::copy(plugin("alpha"), &build).expect("copied");
+    let link = format!("install -l {}", build.display());
+    says(&plugins(&host, &format!("{link} --pin")), 2, &["cannot be used with"]);
+    says(&plugins(&host, &link), 0, &["linked    alpha"]);
+    let before = config(&host);
+    for other in ["build/sub/../x.so", "./build/./x.so"] {
+        let other = host.root().join(other);
+        says(&plugins(&host, &format!("install -l {}", other.display())), 0, &["linked already"]);
+    }
+    assert_eq!(config(&host), before);
+    says(&plugins(&host, "uninstall alpha"), 0, &["no longer has"]);
+    let detour = host.root().join("build/sub/../x.so");
+    says(&plugins(&host, &format!("install -l {}", detour.display())), 0, &["linked    alpha"]);
+    assert_eq!(config(&host), before);
+    says(&plugins(&host, "uninstall alpha"), 0, &["no longer has"]);
+
+    says(&plugins(&host, &format!("install {} --pin", library("alpha"))), 0, &["installed alpha"]);
+    let again = plugins(&host, &format!("install {} --json", library("alpha"))).json();
+    assert_eq!(again["pinned"], true, "{again}");
+    says(&plugins(&host, &link), 1, &["linked    alpha", "not used  ", "alpha.so, which has this id, too"]);
+    assert_eq!(plugins(&host, "list").code, 1);
+    says(&plugins(&host, &link), 1, &["linked already", "not used  "]);
 }
