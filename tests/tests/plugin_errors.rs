@@ -8,7 +8,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 use context_engine_tests::build::{command, library_name, plugin};
-use context_engine_tests::commands::{config, configure, files, library, names, other_build, plugins, says};
+use context_engine_tests::commands::{config, configure, files, library, names, plugins, says};
 use context_engine_tests::host::{Ran, TestHost};
 
 /// Runs the command in this home with a standard output that cannot be written.
@@ -145,4 +145,117 @@ fn a_link_says_what_it_puts_out_of_use_and_is_one_path() {
     says(&plugins(&host, &link), 1, &["linked    alpha", "not used  ", "alpha.so, which has this id, too"]);
     assert_eq!(plugins(&host, "list").code, 1);
     says(&plugins(&host, &link), 1, &["linked already", "not used  "]);
+}
+
+/// Report F: each thing that is no plugin is refused for what it is.
+#[cfg(unix)]
+#[test]
+fn what_is_no_plugin_is_refused_for_what_it_is() {
+    let host = TestHost::new();
+    let work = host.root().join("w");
+    let make = |name: &str, bytes: &[u8]| {
+        let path = work.join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("folders");
+        fs::write(&path, bytes).expect("written");
+    };
+    fs::create_dir_all(work.join("empty")).expect("folders");
+    let manifest = |library: &str| {
+        let libraries = serde_json::json!({ context_engine_loader::platform::TARGET: library });
+        serde_json::json!({ "id": "alpha", "version": "0.1.0", "libraries": libraries }).to_string()
+    };
+    for (folder, library) in [("folder", "lib/x.so"), ("missing", "lib/gone.so")] {
+        make(&format!("{folder}/plugin.json"), manifest(library).as_bytes());
+        make(&format!("{folder}/lib/x.so/y"), b"");
+    }
+    let mut tar = vec![0; 1024];
+    tar[257..262].copy_from_slice(b"ustar");
+    make("plain.tar", &tar);
+    make("other.zip", b"PK\x03\x04zip");
+    let expected = "expected a library, a folder with a plugin.json or an archive";
+    let before = files(host.root());
+    for (path, words) in [
+        ("/dev/zero", [expected, "found a device"]),
+        ("/", [expected, "found a directory without a plugin.json"]),
+        ("empty", [expected, "name one of these"]),
+        ("folder", ["plugin.json names the library \"lib/x.so\", which is no file", "put the file itself there"]),
+        ("missing", ["plugin.json names the library \"lib/gone.so\"", "No such file or directory"]),
+        ("plain.tar", ["a tar file that is not compressed", "plugins pack"]),
+        ("other.zip", ["a zip file", "plugins pack"]),
+    ] {
+        let ran = host.run(["plugins".into(), "install".into(), work.join(path)]);
+        says(&ran, 2, &words);
+        assert!(!ran.err.contains("move it out") && !ran.err.contains("cdylib"), "{ran:#?}");
+    }
+    assert_eq!(files(host.root()), before);
+    // What an archive holds is said of the archive, by its name in it.
+    let packed = |folder: &str| {
+        let out = work.join(format!("{folder}.tgz"));
+        let mut tar = Command::new("tar");
+        tar.args(["--format=ustar", "-czf"]).arg(&out).arg("-C").arg(work.join(folder)).arg(".");
+        assert!(tar.status().expect("tar can be run").success());
+        out.display().to_string()
+    };
+    for (folder, words) in
+        [("folder", "\"lib/x.so\", which is no file"), ("missing", "\"lib/gone.so\", which cannot be read")]
+    {
+        let archive = packed(folder);
+        let ran = plugins(&host, &format!("install {archive}"));
+        says(&ran, 2, &[&archive, words]);
+        assert!(!ran.err.contains("unpacked"), "{ran:#?}");
+    }
+    let alpha = library("alpha");
+    let out = work.join("out.tgz");
+    says(
+        &plugins(&host, &format!("pack {} {alpha} --out {}", work.join("folder").display(), out.display())),
+        2,
+        &["it is a folder, and was named beside others"],
+    );
+    // The plugins directory itself.
+    fs::remove_dir_all(host.plugins()).expect("removed");
+    fs::write(host.plugins(), "").expect("a file");
+    let install = format!("install {alpha}");
+    says(&plugins(&host, &install), 2, &["/plugins: ", "expected a folder, found a file", "move it away"]);
+    fs::remove_file(host.plugins()).expect("removed");
+    std::os::unix::fs::symlink("/nowhere/at/all", host.plugins()).expect("linked");
+    says(&plugins(&host, &install), 2, &["expected a folder, found a link that leads nowhere", "move it away"]);
+}
+
+/// Report H: what can be packed can be installed, and what is said can be run.
+#[test]
+fn what_is_packed_is_whole_fits_and_can_be_installed() {
+    let (author, host) = (TestHost::new(), TestHost::new());
+    author.drop_in_folder("alpha", "topic");
+    let folder = author.plugins().join("topic");
+    let out = folder.join("self.tgz");
+    let pack = format!("pack {} --out {}", folder.display(), out.display());
+    says(&plugins(&host, &pack), 0, &["packed    alpha"]);
+    let first = fs::read(&out).expect("packed");
+    says(&plugins(&host, &format!("{pack} --force")), 0, &["packed    alpha"]);
+    assert_eq!(fs::read(&out).expect("packed"), first, "the old archive is not in the new one");
+    fs::remove_file(&out).expect("removed");
+    // plugin.json, lib and what is in it are three of a thousand.
+    for at in 0..997 {
+        author.put(&format!("topic/data-{at}"), "");
+    }
+    let elsewhere = host.root().join("my archives/a b.tgz");
+    fs::create_dir(elsewhere.parent().expect("a folder")).expect("a folder");
+    let pack = |folder: &std::path::Path| {
+        let args: [&std::ffi::OsStr; 6] = [
+            "plugins".as_ref(),
+            "pack".as_ref(),
+            folder.as_ref(),
+            "--out".as_ref(),
+            elsewhere.as_ref(),
+            "--force".as_ref(),
+        ];
+        host.run(args)
+    };
+    says(&pack(&folder), 0, &[&format!("plugins install '{}'`", elsewhere.display())]);
+    says(&host.run(["plugins".as_ref(), "install".as_ref(), elsewhere.as_os_str()]), 0, &["installed alpha"]);
+    author.put("topic/one-more", "");
+    says(&pack(&folder), 2, &["more than 1000 files and folders"]);
+    author.put(&format!("topic/{}", "n".repeat(120)), "");
+    fs::remove_file(folder.join("one-more")).expect("removed");
+    fs::remove_file(folder.join("data-0")).expect("removed");
+    says(&pack(&folder), 2, &["too long for an archive", "100 bytes", "shorten it"]);
 }

@@ -107,7 +107,8 @@ Examples:
 
 Removed are: its file or folder in $CONTEXT_ENGINE_HOME/plugins, its own path in plugins.load.paths,
 plugins.entries.<id>, and its id in plugins.allow and plugins.deny. Slots that name it go back to their default. Comments
-stay. Files anywhere else are not touched. All of it is done or nothing. What the engine has stored is not removed while a
+stay. Where a file with this id remains (--keep-files, another directory), its id in plugins.deny, its pin and its
+`enabled: false` stay, too. Files anywhere else are not touched. All of it is done or nothing. What the engine has stored is not removed while a
 host that watches uses the engine; hosts that do not watch are not known.
 
 Exit codes: 0 done; 1 done, and another plugin with this id is still there; 2 not done.";

@@ -226,11 +226,17 @@ fn copy_and_pin(
     found: &[Result<Plugin, LoaderError>],
     args: &InstallArgs,
 ) -> Result<Told, CliError> {
+    let mark = place::pinning(&host.home.plugins(), &plugin.info().id);
     if !args.pin {
-        return copy(host, plugin, found);
+        let told = copy(host, plugin, found)?;
+        let _ = std::fs::remove_file(mark);
+        return Ok(told);
     }
     let (id, digest) = (plugin.info().id.as_str(), format!("sha256:{}", plugin.staged().digest));
     let prepared = prepared(host, &[Edit::set(&["plugins", "entries", id, "pin"], digest)])?;
+    // For who is killed in between: it stays behind.
+    let _mark =
+        Mark::set(mark).map_err(|(path, source)| CliError::File { path, doing: "noting what is pinned", source })?;
     let mut told = copy(host, plugin, found)?;
     match prepared.commit() {
         Ok(_) => {
@@ -240,6 +246,25 @@ fn copy_and_pin(
         Err(error) => told.warn(format!("it was not pinned: {error}")),
     }
     Ok(told)
+}
+
+/// A file that is there as long as this is.
+struct Mark(PathBuf);
+
+impl Mark {
+    fn set(path: PathBuf) -> Result<Mark, (PathBuf, std::io::Error)> {
+        match std::fs::write(&path, "") {
+            Ok(()) => Ok(Mark(path)),
+            Err(error) => Err((path, error)),
+        }
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        // Left behind, it is named by the next command.
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
 fn copy(host: &Host, plugin: &Plugin, found: &[Result<Plugin, LoaderError>]) -> Result<Told, CliError> {

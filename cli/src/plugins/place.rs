@@ -18,7 +18,8 @@ use context_engine_loader::platform::create_private_dir;
 use context_engine_runtime::config::lock::{self, Lock};
 use tempfile::TempDir;
 
-pub(crate) use self::leftovers::leftovers;
+pub(super) use self::leftovers::pinning;
+pub(crate) use self::leftovers::{leftovers, unpinned};
 pub(super) use self::steps::{Placing, place};
 
 /// The most files and folders a plugin has.

@@ -63,8 +63,8 @@ fn wrong(text: &str, error: &json5::Error) -> String {
     let key = serde_path_to_error::deserialize::<_, Config>(&mut json5::Deserializer::from_str(text))
         .err()
         .map(|error| error.path().to_string())
-        .filter(|key| key != ".");
-    let key = key.map_or_else(|| "the whole".to_owned(), |key| key);
+        .filter(|key| key != ".")
+        .unwrap_or_else(|| "the whole".to_owned());
     let expected = match error.code() {
         Some(json5::ErrorCode::ExpectedOpeningBrace) => "expected an object {…}".to_owned(),
         Some(json5::ErrorCode::ExpectedOpeningBracket) => "expected a list […]".to_owned(),
