@@ -5,19 +5,19 @@
 //! path in `plugins.load.paths`: what lies in the plugins directory must not lead out of it, and a path there is looked at
 //! again at every scan.
 
+mod source;
+
 use std::path::{Path, PathBuf};
 
-use context_engine_loader::platform::TARGET;
 use context_engine_loader::trust::names_digest;
-use context_engine_loader::{LoaderError, Manifest, Origin, Plugin, Problem, on_one_line};
+use context_engine_loader::{LoaderError, Origin, Plugin, Problem, on_one_line};
 use context_engine_runtime::config::edit::Edit;
 use context_engine_runtime::expand;
 use serde_json::json;
-use tempfile::TempDir;
 
 use super::args::InstallArgs;
 use super::place::Placing;
-use super::{HEEDED, Told, alone, archive, crates, other_names, place, prepared, select};
+use super::{HEEDED, Told, alone, other_names, place, prepared, select};
 use crate::Outcome;
 use crate::args::Directories;
 use crate::error::CliError;
@@ -26,8 +26,8 @@ use crate::setup::Host;
 
 pub(super) fn run(args: &InstallArgs) -> Result<Outcome, CliError> {
     let host = Host::new(&Directories { plugins: vec![] })?;
-    let (path, _work) = source(&host, args)?;
-    let plugin = inspect(&host, &path, args.path.as_deref().unwrap_or(&path))?;
+    let (path, _work) = source::source(&host, args)?;
+    let plugin = source::inspect(&host, &path, args.path.as_deref().unwrap_or(&path))?;
     let (host, lock) = alone(!args.link)?;
     let found = host.loader.scan();
     may_be(&host, &plugin, &found, args)?;
@@ -39,65 +39,6 @@ pub(super) fn run(args: &InstallArgs) -> Result<Outcome, CliError> {
     drop(lock);
     follow_up(&plugin, &found, args, &mut told);
     told.print(args.json)
-}
-
-/// What is inspected: the path itself, or what an archive holds, in a folder that lives as long as it is needed.
-fn source(host: &Host, args: &InstallArgs) -> Result<(PathBuf, Option<TempDir>), CliError> {
-    if let Some(package) = &args.package {
-        if args.link && !crates::is_folder(package) {
-            let reason = "a crate of the registry cannot be linked; install it without --link".to_owned();
-            return Err(refusal(Path::new(package), reason));
-        }
-        let built = crates::build(package).map_err(|reason| refusal(Path::new(package), reason))?;
-        return Ok((built.library, built.scratch));
-    }
-    let path = args.path.clone().unwrap_or_default();
-    if !archive::is_one(&path) {
-        return match archive::is_another(&path) {
-            Some(what) => {
-                let to_do = "make one with `context-engine plugins pack`, or unpack it and name the folder";
-                Err(refusal(&path, format!("it is {what}, expected a gzipped tar file; {to_do}")))
-            }
-            None => Ok((path, None)),
-        };
-    }
-    if args.link {
-        return Err(refusal(&path, "an archive cannot be linked; install it without --link".to_owned()));
-    }
-    let failed = |source| CliError::File { path: host.home.plugins(), doing: "unpacking the archive", source };
-    let work = place::workplace(&host.home.plugins()).map_err(failed)?;
-    let unpacked = work.path().join("unpacked");
-    archive::unpack(&path, &unpacked).map_err(|reason| refusal(&path, reason))?;
-    Ok((unpacked, Some(work)))
-}
-
-/// `shown` is what the person named: what was unpacked of it is gone when they look.
-fn inspect(host: &Host, path: &Path, shown: &Path) -> Result<Plugin, CliError> {
-    let is_folder = path.join("plugin.json").exists();
-    if path.is_dir() && !is_folder && path.join("Cargo.toml").exists() {
-        let reason = "it is a crate; `context-engine plugins install --crate PATH` builds it".to_owned();
-        return Err(refusal(shown, reason));
-    }
-    host.loader.inspect(path).map_err(|error| {
-        let named = || Manifest::read(path).ok()?.libraries.remove(TARGET);
-        match (&error.problem, is_folder.then(named).flatten()) {
-            (Problem::Io { reason, .. }, Some(library)) => refusal(
-                shown,
-                format!("plugin.json names the library {library:?}, which cannot be read: {reason}; put it there"),
-            ),
-            (Problem::NotAFile { .. }, Some(library)) => {
-                let reason =
-                    format!("plugin.json names the library {library:?}, which is no file; put the file itself there");
-                refusal(shown, reason)
-            }
-            (Problem::NotAFile { found }, None) => {
-                let expected = "expected a library, a folder with a plugin.json or an archive of `plugins pack`";
-                refusal(shown, format!("{expected}, found a {found}; name one of these"))
-            }
-            _ if error.path.starts_with(path) => LoaderError { path: shown.to_owned(), ..error }.into(),
-            _ => error.into(),
-        }
-    })
 }
 
 /// What speaks against it that --force or another option is there for.
