@@ -157,6 +157,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_full_disk_is_not_the_librarys_fault() {
+        let error = io::Error::from(io::ErrorKind::StorageFull);
+        assert!(is_full(&error) && !is_full(&io::Error::from(io::ErrorKind::NotFound)));
+        let said = full(Path::new("/p/x.so"), Path::new("/h/state/stages"), &error).to_string();
+        assert!(said.contains("cannot be copied into /h/state/stages") && said.contains("make room there"), "{said}");
+    }
+
+    #[test]
     fn what_is_no_file_in_the_place_of_a_copy_is_replaced_and_stops_nobody() {
         let root = tempfile::tempdir().expect("a folder");
         let (library, stages) = (root.path().join("x.so"), root.path().join("stages"));

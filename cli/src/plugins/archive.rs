@@ -151,7 +151,7 @@ fn is_tar(head: &[u8]) -> Result<(), String> {
         return Err("the archive is compressed twice; `gunzip` it once".to_owned());
     }
     let is_end = head.iter().all(|&byte| byte == 0);
-    if head.len() == 512 && !is_end && Header::from_byte_slice(head).cksum().is_err() {
+    if !is_end && (head.len() < 512 || Header::from_byte_slice(head).cksum().is_err()) {
         let to_do = "make it with `context-engine plugins pack`";
         return Err(format!("what is compressed there is no tar file; {to_do}"));
     }

@@ -147,7 +147,9 @@ fn what_is_cut_off_or_no_archive_is_refused() {
     flipped[last] ^= 1;
     assert!(unpacked(&flipped).is_err(), "a wrong checksum");
     assert!(unpacked(b"PK\x03\x04").is_err());
-    for (packed, words) in [(whole.as_slice(), "compressed twice"), (&noise, "is no tar file")] {
+    for (packed, words) in
+        [(whole.as_slice(), "compressed twice"), (&noise, "is no tar file"), (b"hi", "is no tar file")]
+    {
         let error = unpacked(&gzip(packed)).expect_err("refused");
         assert!(error.contains(words) && error.chars().all(|c| c.is_ascii_graphic() || c == ' '), "{error}");
     }
