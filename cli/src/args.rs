@@ -18,7 +18,7 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0  done
   1  done, and something is not as asked: another engine answered, a plugin was refused
-  2  not done; the reason is on standard error
+  2  not done; the reason is on standard error, and with --json in `error` on standard output, too
 
 Things are kept in $CONTEXT_ENGINE_HOME (default ~/.context-engine): config.json5, plugins/, sessions/,
 state/.";

@@ -18,8 +18,8 @@ use crate::args::DoctorArgs;
 use crate::error::CliError;
 use crate::hosts;
 use crate::output::{json_line, line, path_json};
-use crate::plugins::place::leftovers;
-use crate::plugins::{is_finding, verdict, verdict_json};
+use crate::plugins::place::{leftovers, unpinned};
+use crate::plugins::{is_finding, not_pinned, verdict, verdict_json};
 use crate::sessions;
 use crate::setup::Host;
 
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
     let (serves, why) = serving(&host, asked, &checked);
     let sessions = sessions::overview(&host.home.sessions());
     let running = running(&host.home.state());
-    let leftovers = leftovers(&host.home.plugins());
+    let (leftovers, unpinned) = (leftovers(&host.home.plugins()), unpinned(&host.home.plugins()));
     let worn = running.iter().any(hosts::is_worth_a_restart);
     let finding = checked.iter().any(Checked::is_finding) || why.is_some() || sessions.damaged || worn;
     if args.json {
@@ -53,6 +53,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
             "why": why,
             "plugins": checked.iter().map(Checked::json).collect::<Vec<_>>(),
             "leftovers": leftovers.iter().map(|path| path_json(path)).collect::<Vec<_>>(),
+            "unpinned": unpinned.iter().map(|(_, id)| id).collect::<Vec<_>>(),
             "hosts": running.iter().map(hosts::json).collect::<Vec<_>>(),
             "sessions": sessions.json,
         }))?;
@@ -81,6 +82,9 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
         for path in &leftovers {
             let to_do = "of a command that runs or was broken off; a later install or uninstall clears it away";
             line(format_args!("leftover  {}: {to_do}", on_one_line(&path.to_string_lossy())))?;
+        }
+        for (path, id) in &unpinned {
+            line(format_args!("leftover  {}: {}", on_one_line(&path.to_string_lossy()), on_one_line(&not_pinned(id))))?;
         }
         for crash in &crashes {
             let (engine, reason) = (&crash.subject.engine, on_one_line(&crash.reason));

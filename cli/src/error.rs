@@ -1,10 +1,13 @@
 //! Why a command could not be done.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use context_engine_loader::LoaderError;
 use context_engine_runtime::RuntimeError;
 use context_engine_transcript::TranscriptError;
+use serde_json::{Value, json};
+
+use crate::output::path_json;
 
 /// One line for the person at the terminal.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +49,10 @@ pub(crate) enum CliError {
     NotPacked { path: PathBuf, reason: String },
     #[error("{}: no plugin was found there; name a workspace with a .context-engine/plugins folder", path.display())]
     NothingToTrust { path: PathBuf },
+    #[error("{}: trusting it: it lies in no workspace, where a host would ask; name a workspace, or what lies in its .context-engine/plugins", path.display())]
+    NoWorkspace { path: PathBuf },
+    #[error("{}: trusting it: it needs no trust: what lies in {} is used unasked, because that is a plugins directory of the configuration or the home", path.display(), directory.display())]
+    NeedsNoTrust { path: PathBuf, directory: PathBuf },
     #[error("{what}: nothing there is trusted; `context-engine plugins trust --list` shows what is")]
     NotTrusted { what: String },
     #[error("{}: the path is no UTF-8 and cannot stand in config.json5; move it", path.display())]
@@ -60,4 +67,56 @@ pub(crate) enum CliError {
     Output(#[from] std::io::Error),
     #[error("writing JSON: {0}")]
     Json(#[from] serde_json::Error),
+}
+
+impl CliError {
+    /// The same for scripts: the file or folder it is about, where it is about one, and the line for the person.
+    pub(crate) fn json(&self) -> Value {
+        json!({ "error": { "path": self.path().map(path_json), "message": self.to_string() } })
+    }
+
+    fn path(&self) -> Option<&Path> {
+        match self {
+            CliError::Loader(error) => of_loader(error),
+            CliError::Runtime(RuntimeError::Config { path, .. }) => Some(path),
+            CliError::Runtime(RuntimeError::Engine(error)) => of_loader(error),
+            CliError::Runtime(RuntimeError::Transcript(error)) | CliError::Transcript(error) => of_transcript(error),
+            CliError::Session { path, .. }
+            | CliError::NoSession { path }
+            | CliError::Exists { path }
+            | CliError::NoEntry { path, .. }
+            | CliError::NotInstalled { path, .. }
+            | CliError::NotPacked { path, .. }
+            | CliError::NothingToTrust { path }
+            | CliError::NoWorkspace { path }
+            | CliError::NeedsNoTrust { path, .. }
+            | CliError::NotUtf8 { path }
+            | CliError::File { path, .. } => Some(path),
+            _ => None,
+        }
+    }
+}
+
+/// An id that nobody has lies nowhere.
+fn of_loader(error: &LoaderError) -> Option<&Path> {
+    Some(error.path.as_path()).filter(|path| !path.as_os_str().is_empty())
+}
+
+fn of_transcript(error: &TranscriptError) -> Option<&Path> {
+    match error {
+        TranscriptError::Read { path, .. }
+        | TranscriptError::NotAFile { path, .. }
+        | TranscriptError::Locked { path, .. }
+        | TranscriptError::Lock { path, .. }
+        | TranscriptError::Repair { path, .. }
+        | TranscriptError::Exists { path, .. }
+        | TranscriptError::Version { path, .. }
+        | TranscriptError::NotASession { path, .. }
+        | TranscriptError::Write { path, .. }
+        | TranscriptError::Changed { path, .. }
+        | TranscriptError::EntryNotFound { path, .. }
+        | TranscriptError::Entry { path, .. }
+        | TranscriptError::EntryGone { path, .. } => Some(path),
+        _ => None,
+    }
 }

@@ -4,10 +4,14 @@
 //! print must not stand between the lines of `--json`, and no library can be kept from writing to file descriptor 1. So
 //! the command takes a private copy of standard output and lets descriptor 1 lead to standard error. On Windows nothing of
 //! this is done: there an engine that prints still prints into the results.
+//!
+//! Decision: where standard output cannot be written, a command that only looks has not done what it is for, and fails. One
+//! that has changed something must not say by its exit code that it has not: its results go to standard error.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 #[cfg(unix)]
 use std::{fs::File, sync::OnceLock};
 
@@ -38,22 +42,51 @@ pub(crate) fn claim_stdout() -> io::Result<()> {
     Ok(())
 }
 
+/// Whether something was changed that stays so.
+static DONE: AtomicBool = AtomicBool::new(false);
+
+/// Whether what was said of it did not reach standard output.
+static LOST: AtomicBool = AtomicBool::new(false);
+
+/// What was asked for is done: results that cannot be written from here on are said on standard error.
+pub(crate) fn done() {
+    DONE.store(true, Ordering::Relaxed);
+}
+
+/// Whether results of what was done went to standard error.
+pub(crate) fn was_lost() -> bool {
+    LOST.load(Ordering::Relaxed)
+}
+
+/// Whoever closed the pipe has seen enough: what is left of the work is done, and said to nobody.
 fn write_result(text: &str) -> io::Result<()> {
+    match try_write_result(text) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) if DONE.load(Ordering::Relaxed) => {
+            if !LOST.swap(true, Ordering::Relaxed) {
+                note(format_args!(
+                    "context-engine: writing the output: {error}; what was done stays done, and is said here"
+                ));
+            }
+            let _ = io::stderr().lock().write_all(text.as_bytes());
+            Ok(())
+        }
+        written => written,
+    }
+}
+
+fn try_write_result(text: &str) -> io::Result<()> {
     #[cfg(unix)]
     if let Some(mut results) = RESULTS.get() {
         return results.write_all(text.as_bytes());
     }
-    io::stdout().lock().write_all(text.as_bytes())
+    let mut results = io::stdout().lock();
+    results.write_all(text.as_bytes()).and_then(|()| results.flush())
 }
 
 /// Writes one line to standard output. It stays one line, whatever a recorded id or a plugin's text holds.
-///
-/// Whoever closed the pipe has seen enough: what is left of the work is done, and said to nobody.
 pub(crate) fn line(text: impl Display) -> io::Result<()> {
-    match write_result(&format!("{}\n", on_one_line(&text.to_string()))) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written,
-    }
+    write_result(&format!("{}\n", on_one_line(&text.to_string())))
 }
 
 /// Writes a text of several lines to standard output, its lines and tabs as they are.
@@ -61,19 +94,13 @@ pub(crate) fn text(text: &str) -> io::Result<()> {
     let shown =
         |c: char| if c != '\n' && c != '\t' && steers(c) { c.escape_unicode().to_string() } else { c.to_string() };
     let text: String = text.replace("\r\n", "\n").chars().map(shown).collect();
-    match write_result(&text) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written,
-    }
+    write_result(&text)
 }
 
 /// Writes text that is JSON, or lines of it, to standard output, as [`json_line`] does.
 pub(crate) fn json_text(json: &str) -> io::Result<()> {
     let lines = json.split('\n').map(escaped).collect::<Vec<_>>().join("\n");
-    match write_result(&lines) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written,
-    }
+    write_result(&lines)
 }
 
 /// Writes one line to standard error.
@@ -107,10 +134,7 @@ pub(crate) fn path_json(path: &Path) -> Value {
 /// Writes one line of JSON to standard output. What would steer a terminal is written as JSON's own escapes.
 pub(crate) fn json_line(value: &impl Serialize) -> Result<(), CliError> {
     let json = escaped(&serde_json::to_string(value)?);
-    match write_result(&format!("{json}\n")) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => Ok(written?),
-    }
+    Ok(write_result(&format!("{json}\n"))?)
 }
 
 /// JSON in which nothing steers a terminal. Outside of its strings, JSON holds no such character.

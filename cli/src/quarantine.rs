@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::Outcome;
 use crate::args::{QuarantineClearArgs, QuarantineListArgs, QuarantineWhyArgs};
 use crate::error::CliError;
-use crate::output::{json_line, line, path_json, utc};
+use crate::output::{done, json_line, line, path_json, utc};
 
 pub(crate) fn list(args: &QuarantineListArgs) -> Result<Outcome, CliError> {
     let quarantine = open(&Home::from_env()?);
@@ -73,6 +73,7 @@ pub(crate) fn clear(args: &QuarantineClearArgs) -> Result<Outcome, CliError> {
     if let Some(id) = args.id.as_ref().filter(|_| cleared.is_empty() && removed.is_empty()) {
         return Err(unknown(id, &before));
     }
+    done();
     if args.json {
         let engines: Vec<Value> = cleared.iter().map(record_json).collect();
         let unreadable: Vec<Value> = removed.iter().map(|file| unreadable_json(file)).collect();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::probe::ProbeFailure;
 use crate::schema::{self, ConfigFault};
-use crate::text::{cut, on_one_line, short, shown};
+use crate::text::{cut, for_shell, on_one_line, short, shown};
 use crate::trust::Exposed;
 pub use step::Step;
 
@@ -57,6 +57,14 @@ pub enum Problem {
         /// What the system says.
         reason: String,
     },
+    /// There is no room for the private copy.
+    #[error("it cannot be copied into {}: {reason}; make room there, or set CONTEXT_ENGINE_HOME", directory.display())]
+    Full {
+        /// The directory of the copies.
+        directory: PathBuf,
+        /// What the system says.
+        reason: String,
+    },
     /// The host's own directory cannot be used.
     #[error(
         "it cannot be copied into {}: {reason}; make that directory yours alone and writable, or set CONTEXT_ENGINE_HOME",
@@ -87,7 +95,10 @@ pub enum Problem {
         target: PathBuf,
     },
     /// A directory, pipe, socket or device where a library should be.
-    #[error("expected a library file, found a {found}; move it out of the plugins directory")]
+    #[error(
+        "expected a library file, found a {found}; name the library itself, or a folder with its plugin.json, and move this \
+         away if it lies in a plugins directory"
+    )]
     NotAFile {
         /// What is there.
         found: &'static str,
@@ -213,7 +224,7 @@ pub enum Problem {
     #[error(
         "it lies in the workspace and changed since it was trusted; if you trust it as it is, run \
          `context-engine plugins trust {}`",
-        shown(path)
+        for_shell(path)
     )]
     Untrusted {
         /// The library or folder.
@@ -227,7 +238,8 @@ pub enum Problem {
     },
     /// Another build than the one that was pinned.
     #[error(
-        "plugins.entries.{}.pin asks for the digest {}, found sha256:{found}; put the pinned build back, or pin this one",
+        "plugins.entries.{}.pin asks for the digest {}, found sha256:{found}; put the pinned build back, or pin this one: \
+         `context-engine plugins install PATH --pin`",
         short(id),
         short(expected)
     )]

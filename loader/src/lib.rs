@@ -66,6 +66,6 @@ pub use supervise::{
     Deadlines, EngineHandle, EngineTool, HostProfile, NoServices, Permit, PreparedHistory, Projection, ProjectionMode,
     SessionServices, ToolAnswer, TurnFacts, TurnTaken,
 };
-pub use text::{on_one_line, steers};
+pub use text::{for_shell, on_one_line, steers};
 pub use trust::TrustPolicy;
 pub use watch::{BeforeLook, TellReloads, WatchOptions, Watcher};

@@ -54,6 +54,8 @@ pub fn stage(library: &Path, stages: &Path) -> Result<Staged, LoaderError> {
     let io = |doing| {
         move |error: io::Error| LoaderError::new(library, Step::Stage, Problem::Io { doing, reason: error.to_string() })
     };
+    let copying =
+        |doing| move |error: io::Error| if is_full(&error) { full(library, stages, &error) } else { io(doing)(error) };
     create_private_dir(stages).and_then(|()| is_private(stages)).map_err(|error| {
         let problem = Problem::State { directory: stages.to_owned(), reason: error.to_string() };
         LoaderError::new(library, Step::Stage, problem)
@@ -64,8 +66,8 @@ pub fn stage(library: &Path, stages: &Path) -> Result<Staged, LoaderError> {
     let state = |meta: &fs::Metadata| (meta.len(), meta.modified().ok());
     let before = state(&source.metadata().map_err(io("looking at the library"))?);
     let mut copy =
-        tempfile::Builder::new().prefix(".staging-").tempfile_in(stages).map_err(io("making the private copy"))?;
-    let (digest, copied) = copy_and_digest(&mut source, &mut copy).map_err(io("copying the library"))?;
+        tempfile::Builder::new().prefix(".staging-").tempfile_in(stages).map_err(copying("making the private copy"))?;
+    let (digest, copied) = copy_and_digest(&mut source, &mut copy).map_err(copying("copying the library"))?;
     let after = state(&fs::metadata(library).map_err(io("looking at the library"))?);
     if before.0 != copied || before != after {
         let problem = Problem::Unstable { before: before.0, after: after.0.max(copied) };
@@ -82,6 +84,17 @@ pub fn stage(library: &Path, stages: &Path) -> Result<Staged, LoaderError> {
         })?;
     }
     Ok(Staged { path, digest })
+}
+
+/// Whether it is the disk, and not the library.
+fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge | ReadOnlyFilesystem)
+}
+
+fn full(library: &Path, stages: &Path, error: &io::Error) -> LoaderError {
+    let problem = Problem::Full { directory: stages.to_owned(), reason: error.to_string() };
+    LoaderError::new(library, Step::Stage, problem)
 }
 
 /// Makes a copy young again: another host may collect what looks unused between now and the opening.
@@ -142,6 +155,14 @@ fn copy_and_digest(from: &mut impl Read, to: &mut impl Write) -> io::Result<(Dig
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_full_disk_is_not_the_librarys_fault() {
+        let error = io::Error::from(io::ErrorKind::StorageFull);
+        assert!(is_full(&error) && !is_full(&io::Error::from(io::ErrorKind::NotFound)));
+        let said = full(Path::new("/p/x.so"), Path::new("/h/state/stages"), &error).to_string();
+        assert!(said.contains("cannot be copied into /h/state/stages") && said.contains("make room there"), "{said}");
+    }
 
     #[test]
     fn what_is_no_file_in_the_place_of_a_copy_is_replaced_and_stops_nobody() {

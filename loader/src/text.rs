@@ -38,6 +38,13 @@ pub(crate) fn shown(path: &Path) -> String {
     on_one_line(&path.to_string_lossy())
 }
 
+/// A path as an argument of a command that a person may copy into a shell.
+pub fn for_shell(path: &Path) -> String {
+    let path = shown(path);
+    let plain = |c: char| c.is_alphanumeric() || "/._-+=:@%,".contains(c);
+    if path.is_empty() || !path.chars().all(plain) { format!("'{}'", path.replace('\'', "'\\''")) } else { path }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,5 +52,17 @@ mod tests {
     #[test]
     fn what_steers_a_terminal_is_shown_and_not_obeyed() {
         assert_eq!(on_one_line("a\nb\u{1b}[31m \u{202e}gnp.exe é漢"), "a\\nb\\u{1b}[31m \\u{202e}gnp.exe é漢");
+    }
+
+    #[test]
+    fn a_path_in_a_command_is_one_argument() {
+        for (path, argument) in [
+            ("/p/größe-1.so", "/p/größe-1.so"),
+            ("my plugins/x", "'my plugins/x'"),
+            ("it's; rm", "'it'\\''s; rm'"),
+            ("~", "'~'"),
+        ] {
+            assert_eq!(for_shell(Path::new(path)), argument);
+        }
     }
 }

@@ -219,7 +219,12 @@ fn what_is_no_regular_file_is_named_and_never_opened() {
     symlink("round.so", at("about.so")).expect("a link");
     symlink("about.so", at("round.so")).expect("a link");
     symlink("nowhere.so", at("dangling.so")).expect("a link");
-    let not_a_file = |found| format!("expected a library file, found a {found}; move it out of the plugins directory");
+    let not_a_file = |found| {
+        format!(
+            "expected a library file, found a {found}; name the library itself, or a folder with its plugin.json, and move \
+             this away if it lies in a plugins directory"
+        )
+    };
     let broken =
         |reason| format!("the symbolic link cannot be followed ({reason}); remove it or point it at the library");
     let circle = broken("Too many levels of symbolic links (os error 40)");

@@ -96,7 +96,8 @@ fn inspect_refuses_with_path_step_and_reason() {
         (notes.as_path(), "inspect: expected a shared library, found a text file; build the engine as a `cdylib`"),
         (
             &host.plugins(),
-            "find: expected a library file, found a directory without a plugin.json; move it out of the plugins directory",
+            "find: expected a library file, found a directory without a plugin.json; name the library itself, \
+             or a folder with its plugin.json, and move this away if it lies in a plugins directory",
         ),
     ] {
         let ran = host.run(["plugins".as_ref(), "inspect".as_ref(), path.as_os_str()]);

@@ -123,8 +123,8 @@ fn what_is_stored_is_not_removed_under_a_host_that_uses_it() {
     let announce = |digest: Option<&str>| {
         let engines = json!([{ "id": "alpha", "digest": digest, "sinceMs": 0, "why": null }]);
         let said = json!({
-            "pid": pid, "start": start, "system": hosts::system(), "label": "the bot", "engines": engines, "swaps": 0,
-            "retiredCopies": 0, "retiredBytes": 0, "mapped": [], "lastReload": null,
+            "pid": pid, "start": start, "system": hosts::system(), "label": "the bot", "engines": engines, "swaps": 0, "retiredCopies": 0,
+            "retiredBytes": 0, "mapped": [], "lastReload": null,
         });
         fs::create_dir_all(host.root().join("state/hosts")).expect("folders");
         fs::write(host.root().join(format!("state/hosts/{pid}.json")), said.to_string()).expect("written");
@@ -169,7 +169,7 @@ fn what_was_trusted_by_hand_is_listed_and_forgotten() {
     configure(&host, &format!("{{plugins: {{trusted: [{{path: {path}, sha256: '{}', note: 1}}]}}}}", "0".repeat(64)));
     says(&run("plugins trust alpha"), 0, &["trusted   alpha"]);
     assert_eq!(run("plugins trust --list --json").json()["trusted"].as_array().map(Vec::len), Some(1));
-    says(&run("plugins trust ./alpha"), 2, &["no plugin was found there"]);
+    says(&run("plugins trust ./alpha"), 2, &["lies in no workspace"]);
     says(&run("plugins trust --remove ./alpha"), 2, &["nothing there is trusted"]);
     says(&run("plugins trust --remove ."), 0, &["forgotten"]);
 }
@@ -267,4 +267,63 @@ fn a_home_of_links_is_a_home() {
     says(&run("plugins uninstall alpha --purge"), 0, &["is legacy again", "what the engine had stored"]);
     assert_eq!(names(&real.root().join("disk/plugins")), Vec::<String>::new());
     assert!(host.root().join("state").symlink_metadata().is_ok_and(|meta| meta.is_symlink()));
+}
+
+/// Report "a denied engine that can be used again": what keeps a file out stays as long as the file does.
+#[test]
+fn an_uninstall_lets_nothing_in_that_was_kept_out() {
+    let (host, elsewhere) = (TestHost::with(&["alpha"]), TestHost::with(&["alpha"]));
+    let pin = format!("sha256:{}", "0".repeat(64));
+    let kept_out = format!("deny: ['alpha'], entries: {{alpha: {{pin: '{pin}', enabled: false}}}}");
+    let with_more = kept_out.replace("{pin", "{config: {a: 1}, pin");
+    configure(&host, &format!("{{plugins: {{{with_more}}}}}"));
+    let kept =
+        ["kept      plugins.entries.alpha.pin", "plugins.entries.alpha.enabled", "plugins.deny", "is still there"];
+    says(&plugins(&host, "uninstall alpha --keep-files"), 0, &kept);
+    assert_eq!(config(&host), format!("{{plugins: {{{kept_out}}}}}"));
+    says(&plugins(&host, "uninstall alpha"), 0, &["plugins.deny no longer names it", "plugins.entries.alpha is gone"]);
+    let load = format!("load: {{paths: ['{}']}}", elsewhere.plugins().display());
+    configure(&host, &format!("{{plugins: {{{load}, {kept_out}}}}}"));
+    says(&plugins(&host, "uninstall alpha"), 1, &["not ours  ", "kept      plugins.entries.alpha.pin"]);
+    assert_eq!(config(&host), format!("{{plugins: {{{load}, {kept_out}}}}}"));
+}
+
+/// What waits says for what; and what somebody did meanwhile is not claimed to be undone.
+#[test]
+fn a_command_that_waits_says_so_and_then_says_what_is_so() {
+    use std::io::{BufRead, BufReader, Read};
+    let host = TestHost::with(&["alpha", "beta"]);
+    configure(&host, "{plugins: {slots: {contextEngine: 'alpha'}}}");
+    let path = host.root().join(".config.json5.lock");
+    let lock = fs::File::create(&path).expect("a lock");
+    lock.lock().expect("locked");
+    let mut command = Command::new(command());
+    command.args(["plugins", "uninstall", "alpha"]).env("CONTEXT_ENGINE_HOME", host.root());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command can be run");
+    let mut said = String::new();
+    BufReader::new(child.stderr.take().expect("piped")).read_line(&mut said).expect("a line");
+    assert!(said.contains("waiting up to 10 s for another command") && said.contains(".config.json5.lock"), "{said}");
+    configure(&host, "{plugins: {slots: {contextEngine: 'beta'}}}");
+    drop(lock);
+    let mut out = String::new();
+    child.stdout.take().expect("piped").read_to_string(&mut out).expect("text");
+    assert!(child.wait().expect("it ended").success());
+    assert!(out.contains("kept      plugins.slots.contextEngine at beta") && !out.contains("legacy again"), "{out}");
+    assert_eq!(config(&host), "{plugins: {slots: {contextEngine: 'beta'}}}");
+}
+
+/// Report "killed between copy and pin": the next command and the doctor say that the pin is missing.
+#[test]
+fn a_pin_that_was_broken_off_is_said_until_somebody_decides() {
+    let host = TestHost::with(&["alpha"]);
+    let install = format!("install {}", library("alpha"));
+    for decision in [format!("{install} --pin"), install, "uninstall alpha".to_owned()] {
+        let mark = host.put(".pinning-alpha", "");
+        says(&host.run(["doctor", "--no-probe"]), 0, &["leftover  ", "`install --pin` of \"alpha\" was broken off"]);
+        assert_eq!(host.run(["doctor", "--no-probe", "--json"]).json()["unpinned"], json!(["alpha"]));
+        says(&plugins(&host, &format!("install {}", library("beta"))), 0, &["was broken off", "installed"]);
+        assert!(mark.exists(), "another engine's installation decides nothing");
+        says(&plugins(&host, &decision), 0, &["alpha"]);
+        assert!(!mark.exists(), "{decision}");
+    }
 }

@@ -140,6 +140,65 @@ fn a_workspaces_plugin_is_trusted_by_path_and_digest_until_it_changes() {
     says(&run("plugins trust ."), 2, &["inspect"]);
 }
 
+/// Report B: exit code 0 means that a host in that workspace uses it, and what no host would find is not trusted.
+#[cfg(unix)]
+#[test]
+fn what_trust_does_not_make_usable_is_not_called_trusted() {
+    use std::os::unix::fs::symlink;
+    let (host, workspace) = (TestHost::with(&["beta"]), TestHost::new());
+    let folder = workspace.root().join(".context-engine/plugins");
+    fs::create_dir_all(&folder).expect("folders");
+    let outside = workspace.root().join("outside.so");
+    fs::copy(plugin("alpha"), &outside).expect("copied");
+    symlink(&outside, folder.join("a.so")).expect("linked");
+    let run = |args: &str| within(&host, workspace.root(), args);
+    let before = files(host.root());
+    for path in [".context-engine/plugins/a.so", ".context-engine/plugins", ".", "alpha"] {
+        let words = if path == "alpha" { "no plugin has the id" } else { "leads out of the plugins directory" };
+        says(&run(&format!("plugins trust {path}")), 2, &[words]);
+    }
+    for path in [&outside, &workspace.plugins()] {
+        says(&run(&format!("plugins trust {}", path.display())), 2, &["lies in no workspace"]);
+    }
+    let own = host.plugins().join(library_name("beta"));
+    says(&run(&format!("plugins trust {}", own.display())), 2, &["lies in no workspace"]);
+    assert_eq!(files(host.root()), before);
+    // The home's own directory may be called as that of a workspace.
+    let (at_home, engine_home) = (TestHost::new(), workspace.root().join("user/.context-engine"));
+    fs::create_dir_all(engine_home.join("plugins")).expect("folders");
+    fs::copy(plugin("alpha"), engine_home.join("plugins/alpha.so")).expect("copied");
+    let trust = ["plugins", "trust"].map(Into::into).into_iter().chain([engine_home.join("plugins/alpha.so").into()]);
+    let trust: Vec<std::ffi::OsString> = trust.collect();
+    says(&at_home.run_with(trust, &[("CONTEXT_ENGINE_HOME", &engine_home)]), 2, &["needs no trust", "used unasked"]);
+    // Trusted, and not used for another reason.
+    fs::remove_file(folder.join("a.so")).expect("removed");
+    fs::copy(plugin("beta"), folder.join("b.so")).expect("copied");
+    says(
+        &run("plugins trust ./.context-engine/plugins/b.so"),
+        1,
+        &["trusted   beta", "not used all the same", "copy of"],
+    );
+    says(&run("plugins list"), 1, &["b.so"]);
+    says(&run("plugins trust --remove ."), 0, &["forgotten"]);
+}
+
+/// Report B: of a folder, the library is what is trusted, and that is said.
+#[test]
+fn of_a_folder_the_library_is_trusted_and_that_is_said() {
+    let (host, workspace) = (TestHost::new(), TestHost::new());
+    let folder = workspace.root().join(".context-engine");
+    fs::create_dir(&folder).expect("a folder");
+    workspace.drop_in_folder("alpha", "topic");
+    fs::rename(workspace.plugins(), folder.join("plugins")).expect("moved");
+    let run = |args: &str| within(&host, workspace.root(), args);
+    let words =
+        ["trusted   alpha", "its library is this very file", "plugin.json and other files of the folder may change"];
+    says(&run("plugins trust .context-engine/plugins/topic"), 0, &words);
+    fs::write(folder.join("plugins/topic/notes.md"), "new").expect("written");
+    says(&run("plugins list"), 0, &["alpha"]);
+    says(&run("plugins trust --help"), 0, &["Of a folder, only"]);
+}
+
 /// Without an engine in it: what cargo does with an engine is the same, and takes half a minute.
 #[test]
 fn a_crate_is_built_and_what_it_builds_is_inspected() {
@@ -162,7 +221,7 @@ fn a_crate_is_built_and_what_it_builds_is_inspected() {
     };
     let ran = install(&no_engine);
     says(&ran, 2, &["cargo build", "no_engine", "has no context-engine record"]);
-    assert_eq!(ran.out, "", "cargo's messages are not results");
+    assert!(ran.json()["error"]["message"].is_string(), "cargo's messages are not results");
     says(&install(&package("no-library", "", "")), 2, &["crate-type = [\"cdylib\"]"]);
     says(&install(&package("broken", cdylib, "fn")), 2, &["was not installed", "`cargo build` failed"]);
     says(&install("./nowhere"), 2, &["has no Cargo.toml"]);

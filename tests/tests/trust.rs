@@ -250,7 +250,7 @@ fn a_pinned_plugin_is_used_in_the_pinned_build_only() {
             error.problem.to_string(),
             format!(
                 "plugins.entries.alpha.pin asks for the digest {pin}, found sha256:{digest}; put the pinned build back, or \
-                 pin this one"
+                 pin this one: `context-engine plugins install PATH --pin`"
             )
         );
     }

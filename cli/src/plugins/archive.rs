@@ -4,7 +4,7 @@
 //! folder. So the plain ustar format only, in which a name stands in its own header: names in extra headers, links and
 //! devices are refused, and nothing is read beyond what the whole may unpack to, whatever its headers say.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -33,6 +33,23 @@ pub(super) fn is_one(path: &Path) -> bool {
     regular && File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == [0x1f, 0x8b]
 }
 
+/// What a file is that is no such archive and is often taken for one.
+pub(super) fn is_another(path: &Path) -> Option<&'static str> {
+    let regular = std::fs::metadata(path).is_ok_and(|meta| meta.is_file());
+    let mut head = vec![];
+    if !regular || File::open(path).and_then(|file| file.take(512).read_to_end(&mut head)).is_err() {
+        return None;
+    }
+    match head.as_slice() {
+        [b'P', b'K', 3 | 5, ..] => Some("a zip file"),
+        [0xfd, b'7', b'z', b'X', b'Z', ..] | [0x28, 0xb5, 0x2f, 0xfd, ..] | [b'B', b'Z', b'h', ..] => {
+            Some("compressed in another way")
+        }
+        head if head.get(257..262) == Some(b"ustar") => Some("a tar file that is not compressed"),
+        _ => None,
+    }
+}
+
 /// Unpacks `archive` into the new folder `to`. On an error, what was unpacked so far is still there.
 pub(super) fn unpack(archive: &Path, to: &Path) -> Result<(), String> {
     let text = |error: io::Error| error.to_string();
@@ -43,12 +60,17 @@ pub(super) fn unpack(archive: &Path, to: &Path) -> Result<(), String> {
 
 fn unpack_from(packed: impl Read, length: u64, to: &Path) -> Result<(), String> {
     let limit = MAX_BYTES.min(length.saturating_mul(MAX_RATIO).max(ALWAYS));
-    let mut archive = Archive::new(Limited { inner: GzDecoder::new(packed), left: limit, limit });
-    let broken = |error: io::Error| format!("the archive cannot be read: {error}; get it again");
+    let mut unpacked = Limited { inner: GzDecoder::new(packed), left: limit, limit };
+    let mut head = vec![];
+    (&mut unpacked).take(512).read_to_end(&mut head).map_err(broken)?;
+    is_tar(&head)?;
+    let mut archive = Archive::new(head.as_slice().chain(unpacked));
     create_private_dir(to).map_err(|error| error.to_string())?;
     let mut seen = HashSet::new();
     // Folders need no entry of their own.
     let mut made: HashSet<PathBuf> = HashSet::new();
+    // Whether a name, whatever its case, is that of a folder.
+    let mut folders: HashMap<String, bool> = HashMap::new();
     let mut has_manifest = false;
     for entry in archive.entries().map_err(broken)?.raw(true) {
         let mut entry = entry.map_err(broken)?;
@@ -79,10 +101,17 @@ fn unpack_from(packed: impl Read, length: u64, to: &Path) -> Result<(), String> 
         if !seen.insert(path.to_string_lossy().to_lowercase()) {
             return Err(format!("the archive has {shown:?} twice; nothing of it was used"));
         }
+        for (above, path) in path.ancestors().filter(|path| !path.as_os_str().is_empty()).enumerate() {
+            let is_folder = above > 0 || kind == EntryType::Directory;
+            if *folders.entry(path.to_string_lossy().to_lowercase()).or_insert(is_folder) != is_folder {
+                let shown = on_one_line(&path.to_string_lossy());
+                return Err(format!("the archive has {shown:?} as a file and as a folder; nothing of it was used"));
+            }
+        }
         let place = to.join(&path);
         let failed = |error: io::Error| match is_of_the_archive(&error) {
             true => broken(error),
-            false => format!("{}: {error}", place.display()),
+            false => format!("unpacking {shown} into {}: {error}", to.display()),
         };
         if kind == EntryType::Directory {
             create_private_dir(&place).map_err(failed)?;
@@ -105,6 +134,28 @@ fn unpack_from(packed: impl Read, length: u64, to: &Path) -> Result<(), String> 
             Err("the archive has no plugin.json at its top; make it with `context-engine plugins pack`".to_owned())
         }
     }
+}
+
+/// Why the archive cannot be read. What a damaged header holds is nothing to show.
+fn broken(error: io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::FileTooLarge => format!("the archive {error}; that is no plugin"),
+        io::ErrorKind::Other => "the archive cannot be read: one of its headers is damaged; get it again".to_owned(),
+        _ => format!("the archive cannot be read: {error}; get it again"),
+    }
+}
+
+/// Refuses what does not begin as a tar file does, by its first block.
+fn is_tar(head: &[u8]) -> Result<(), String> {
+    if head.starts_with(&[0x1f, 0x8b]) {
+        return Err("the archive is compressed twice; `gunzip` it once".to_owned());
+    }
+    let is_end = head.iter().all(|&byte| byte == 0);
+    if !is_end && (head.len() < 512 || Header::from_byte_slice(head).cksum().is_err()) {
+        let to_do = "make it with `context-engine plugins pack`";
+        return Err(format!("what is compressed there is no tar file; {to_do}"));
+    }
+    Ok(())
 }
 
 /// A name as a path below the folder; empty for the folder itself.
@@ -136,7 +187,9 @@ fn called(kind: EntryType) -> &'static str {
 }
 
 fn is_of_the_archive(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData)
+    use io::ErrorKind::{FileTooLarge, InvalidData, InvalidInput, UnexpectedEof};
+    // What the system says is of the disk.
+    error.raw_os_error().is_none() && matches!(error.kind(), FileTooLarge | UnexpectedEof | InvalidInput | InvalidData)
 }
 
 /// Reads so many bytes and no more.
@@ -150,8 +203,8 @@ impl<R: Read> Read for Limited<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buffer)?;
         self.left = self.left.checked_sub(read as u64).ok_or_else(|| {
-            let reason = format!("it unpacks to more than the {} bytes such an archive may have", self.limit);
-            io::Error::new(io::ErrorKind::InvalidData, reason)
+            let reason = format!("unpacks to more than the {} bytes one of its length may have", self.limit);
+            io::Error::new(io::ErrorKind::FileTooLarge, reason)
         })?;
         Ok(read)
     }
@@ -164,6 +217,11 @@ pub(super) struct Packed {
     pub(super) path: PathBuf,
     /// Whether it can be run by itself. A library need not be.
     pub(super) executable: bool,
+}
+
+/// Whether a name fits into the header of an entry.
+pub(super) fn fits(name: &str) -> bool {
+    Header::new_ustar().set_path(name).is_ok()
 }
 
 /// Writes the files, by name, as an archive whose bytes depend on names and contents alone, and on what can be run.

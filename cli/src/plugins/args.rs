@@ -5,6 +5,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+/// Nobody means an empty text: it is what a variable of the shell gives that was never set.
+fn id(text: &str) -> Result<String, String> {
+    match text.trim().is_empty() {
+        true => Err("expected an id, found an empty text; if it came from a variable, that is not set".to_owned()),
+        false => Ok(text.to_owned()),
+    }
+}
+
 const SELECT_HELP: &str = "\
 Examples:
   context-engine plugins select sliding-window
@@ -19,6 +27,7 @@ Exit codes: 0 selected; 1 selected with --force, and it would not serve now; 2 n
 #[command(after_help = SELECT_HELP)]
 pub(crate) struct SelectArgs {
     /// Id of the engine, or legacy
+    #[arg(value_parser = id)]
     pub(crate) id: String,
     /// Select it although it would not serve now
     #[arg(long)]
@@ -41,6 +50,7 @@ Exit codes: 0 done; 1 done, and another key still keeps the engine from being us
 #[command(after_help = SWITCH_HELP)]
 pub(crate) struct SwitchArgs {
     /// Id of the engine
+    #[arg(value_parser = id)]
     pub(crate) id: String,
     /// Print one JSON object
     #[arg(long)]
@@ -73,7 +83,7 @@ pub(crate) struct InstallArgs {
     #[arg(long = "crate", value_name = "CRATE")]
     pub(crate) package: Option<String>,
     /// Use it where it lies, and follow it when it is built again: it is named in plugins.load.paths
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with = "pin")]
     pub(crate) link: bool,
     /// Use no other build than this one: its digest is written to plugins.entries.<id>.pin
     #[arg(long)]
@@ -81,7 +91,7 @@ pub(crate) struct InstallArgs {
     /// Put it into the slot as well
     #[arg(long)]
     pub(crate) select: bool,
-    /// Install it although another directory's plugin has its id, or something else has its name
+    /// Install it although another directory's plugin has its id, or another file or plugin has its name, which is replaced
     #[arg(long)]
     pub(crate) force: bool,
     /// Print one JSON object
@@ -97,7 +107,8 @@ Examples:
 
 Removed are: its file or folder in $CONTEXT_ENGINE_HOME/plugins, its own path in plugins.load.paths,
 plugins.entries.<id>, and its id in plugins.allow and plugins.deny. Slots that name it go back to their default. Comments
-stay. Files anywhere else are not touched. All of it is done or nothing. What the engine has stored is not removed while a
+stay. Where a file with this id remains (--keep-files, another directory), its id in plugins.deny, its pin and its
+`enabled: false` stay, too. Files anywhere else are not touched. All of it is done or nothing. What the engine has stored is not removed while a
 host that watches uses the engine; hosts that do not watch are not known.
 
 Exit codes: 0 done; 1 done, and another plugin with this id is still there; 2 not done.";
@@ -106,6 +117,7 @@ Exit codes: 0 done; 1 done, and another plugin with this id is still there; 2 no
 #[command(after_help = UNINSTALL_HELP)]
 pub(crate) struct UninstallArgs {
     /// Id of the engine
+    #[arg(value_parser = id)]
     pub(crate) id: String,
     /// Remove it from the configuration only
     #[arg(long)]
@@ -156,7 +168,8 @@ Examples:
   context-engine plugins trust --remove .
 
 A plugin that came with a workspace is not used unasked: it would run with your rights. What is written to
-plugins.trusted is its path and digest, so a file that changes has to be trusted again.
+plugins.trusted is its path and the digest of its library, so another library has to be trusted again. Of a folder, only
+the library that is loaded is covered: its plugin.json, and files it has or gets besides, may change.
 
 Exit codes: 0 done; 1 done, and something is not trusted or not used; 2 not done.";
 
@@ -165,9 +178,9 @@ Exit codes: 0 done; 1 done, and something is not trusted or not used; 2 not done
 pub(crate) struct TrustArgs {
     /// The id of a plugin of the current workspace; or a workspace, its plugins folder, a plugin in it (./NAME, if an id
     /// has that name)
-    #[arg(value_name = "DIR|ID", required_unless_present = "list", conflicts_with = "list")]
+    #[arg(value_name = "DIR|ID", value_parser = id, required_unless_present = "list", conflicts_with = "list")]
     pub(crate) what: Option<String>,
-    /// List what is trusted, and whether it still is that file
+    /// List what is trusted, and whether its library still is that file
     #[arg(long)]
     pub(crate) list: bool,
     /// Do not trust it any more
@@ -183,8 +196,9 @@ Examples:
   context-engine plugins reload                        # what every host that runs did
   context-engine plugins reload sliding-window
 
-Hosts that watch their plugins use a new build by themselves; others are not known, and heed it at their next start. This looks at the files as a host does, asks the hosts to
-look, too, also at builds they refused before, and says what each of them did.
+Hosts that watch their plugins use a new build by themselves; others are not known, and heed it at their next start.
+This looks at the files as a host does, asks the hosts to look, too, also at builds they refused before, and says what
+each of them did. The built-in engine has no file: of legacy there is nothing to reload.
 
 Exit codes: 0 everything there is in use or could be; 1 something was refused, or a host has not answered; 2 not done.";
 
@@ -192,6 +206,7 @@ Exit codes: 0 everything there is in use or could be; 1 something was refused, o
 #[command(after_help = RELOAD_HELP)]
 pub(crate) struct ReloadArgs {
     /// Id of the engine to tell about [default: all]
+    #[arg(value_parser = id)]
     pub(crate) id: Option<String>,
     /// Print one JSON object
     #[arg(long)]

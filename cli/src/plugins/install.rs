@@ -5,17 +5,19 @@
 //! path in `plugins.load.paths`: what lies in the plugins directory must not lead out of it, and a path there is looked at
 //! again at every scan.
 
+mod source;
+
 use std::path::{Path, PathBuf};
 
 use context_engine_loader::trust::names_digest;
-use context_engine_loader::{LoaderError, Origin, Plugin};
+use context_engine_loader::{LoaderError, Origin, Plugin, Problem, on_one_line};
 use context_engine_runtime::config::edit::Edit;
+use context_engine_runtime::expand;
 use serde_json::json;
-use tempfile::TempDir;
 
 use super::args::InstallArgs;
 use super::place::Placing;
-use super::{HEEDED, Told, alone, archive, crates, other_names, place, prepared, select};
+use super::{HEEDED, Told, alone, other_names, place, prepared, select};
 use crate::Outcome;
 use crate::args::Directories;
 use crate::error::CliError;
@@ -24,61 +26,19 @@ use crate::setup::Host;
 
 pub(super) fn run(args: &InstallArgs) -> Result<Outcome, CliError> {
     let host = Host::new(&Directories { plugins: vec![] })?;
-    let (path, _work) = source(&host, args)?;
-    let plugin = inspect(&host, &path).map_err(|error| shown(error, &path, args))?;
+    let (path, _work) = source::source(&host, args)?;
+    let plugin = source::inspect(&host, &path, args.path.as_deref().unwrap_or(&path))?;
     let (host, lock) = alone(!args.link)?;
     let found = host.loader.scan();
     may_be(&host, &plugin, &found, args)?;
     let mut told = match args.link {
-        true => link(&host, &plugin, &path, args)?,
+        true => link(&host, &plugin, &path)?,
         false => copy_and_pin(&host, &plugin, &found, args)?,
     };
     // Trying it out takes its time.
     drop(lock);
     follow_up(&plugin, &found, args, &mut told);
     told.print(args.json)
-}
-
-/// What is inspected: the path itself, or what an archive holds, in a folder that lives as long as it is needed.
-fn source(host: &Host, args: &InstallArgs) -> Result<(PathBuf, Option<TempDir>), CliError> {
-    if let Some(package) = &args.package {
-        if args.link && !crates::is_folder(package) {
-            let reason = "a crate of the registry cannot be linked; install it without --link".to_owned();
-            return Err(refusal(Path::new(package), reason));
-        }
-        let built = crates::build(package).map_err(|reason| refusal(Path::new(package), reason))?;
-        return Ok((built.library, built.scratch));
-    }
-    let path = args.path.clone().unwrap_or_default();
-    if !archive::is_one(&path) {
-        return Ok((path, None));
-    }
-    if args.link {
-        return Err(refusal(&path, "an archive cannot be linked; install it without --link".to_owned()));
-    }
-    let failed = |source| CliError::File { path: host.home.plugins(), doing: "unpacking the archive", source };
-    let work = place::workplace(&host.home.plugins()).map_err(failed)?;
-    let unpacked = work.path().join("unpacked");
-    archive::unpack(&path, &unpacked).map_err(|reason| refusal(&path, reason))?;
-    Ok((unpacked, Some(work)))
-}
-
-/// An error about what was unpacked, said of the archive: the other is gone when the person looks.
-fn shown(error: CliError, path: &Path, args: &InstallArgs) -> CliError {
-    match error {
-        CliError::Loader(error) if error.path.starts_with(path) => {
-            CliError::Loader(LoaderError { path: args.path.clone().unwrap_or(error.path), ..error })
-        }
-        error => error,
-    }
-}
-
-fn inspect(host: &Host, path: &Path) -> Result<Plugin, CliError> {
-    if path.is_dir() && !path.join("plugin.json").exists() && path.join("Cargo.toml").exists() {
-        let reason = "it is a crate; `context-engine plugins install --crate PATH` builds it".to_owned();
-        return Err(refusal(path, reason));
-    }
-    Ok(host.loader.inspect(path)?)
 }
 
 /// What speaks against it that --force or another option is there for.
@@ -107,14 +67,45 @@ fn may_be(
         );
         return Err(refusal(path, reason));
     }
-    let target = place::target(&host.home.plugins(), id, plugin.candidate().manifest.is_some());
-    let is_another = target.symlink_metadata().is_ok() && !managed(host, found, id).contains(&target);
-    if !args.link && is_another && !args.force {
+    if args.link {
+        return Ok(());
+    }
+    let Some((target, what)) = in_the_way(host, plugin, found) else { return Ok(()) };
+    let shown = target.display();
+    // What a person keeps there is no build that can be installed again.
+    if is_folder_of_somebody(&target) {
         let reason =
-            format!("{} is there already and is not \"{id}\"; move it away, or --force replaces it", target.display());
+            format!("{shown} is a folder and no plugin, and is not deleted, not even with --force; move it away");
+        return Err(refusal(path, reason));
+    }
+    if !args.force {
+        let reason = format!("{shown} is there already and is {what}; move it away, or --force replaces it");
         return Err(refusal(path, reason));
     }
     Ok(())
+}
+
+/// What has the name the plugin gets and is not the same engine: where, and what it is.
+fn in_the_way(host: &Host, plugin: &Plugin, found: &[Result<Plugin, LoaderError>]) -> Option<(PathBuf, String)> {
+    let id = &plugin.info().id;
+    let target = place::target(&host.home.plugins(), id, plugin.candidate().manifest.is_some());
+    if target.symlink_metadata().is_err() || managed(host, found, id).contains(&target) {
+        return None;
+    }
+    let at_target = |found: &&Result<Plugin, LoaderError>| match found {
+        Ok(plugin) => plugin.candidate().path == target,
+        Err(error) => error.path == target,
+    };
+    let what = match found.iter().find(at_target) {
+        Some(Ok(other)) => format!("not \"{id}\" but \"{}\" {}", other.info().id, other.info().version),
+        Some(Err(LoaderError { engine: Some(other), .. })) => format!("not \"{id}\" but \"{}\"", on_one_line(other)),
+        Some(Err(_)) | None => format!("not \"{id}\" as far as can be told"),
+    };
+    Some((target, what))
+}
+
+fn is_folder_of_somebody(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|meta| meta.is_dir()) && !path.join("plugin.json").exists()
 }
 
 /// Another plugin with the same id that is used before it.
@@ -144,8 +135,8 @@ pub(super) fn managed(host: &Host, found: &[Result<Plugin, LoaderError>], id: &s
     of_id.filter(|path| path.parent() == Some(&plugins)).collect()
 }
 
-fn link(host: &Host, plugin: &Plugin, path: &Path, args: &InstallArgs) -> Result<Told, CliError> {
-    let path = std::path::absolute(path).map_err(|source| CliError::File {
+fn link(host: &Host, plugin: &Plugin, path: &Path) -> Result<Told, CliError> {
+    let path = place::plain(path).map_err(|source| CliError::File {
         path: path.to_owned(),
         doing: "finding where it lies",
         source,
@@ -153,32 +144,20 @@ fn link(host: &Host, plugin: &Plugin, path: &Path, args: &InstallArgs) -> Result
     let Some(text) = path.to_str() else {
         return Err(refusal(&path, "its path is no UTF-8 and cannot stand in config.json5; move it".to_owned()));
     };
-    let listed = host.config.plugins.load.paths.contains(&path);
-    let edits: Vec<Edit> =
-        [Edit::add(&["plugins", "load", "paths"], text)].into_iter().chain(pin(plugin, args)).collect();
-    let changed = prepared(host, &edits)?.commit()? && !listed;
+    // By whatever path it is listed, it is this file.
+    let is_it = |listed: &PathBuf| {
+        expand(listed) == path
+            || std::fs::canonicalize(expand(listed)).is_ok_and(|listed| listed == plugin.candidate().root)
+    };
+    let listed = host.config.plugins.load.paths.iter().any(is_it);
+    let changed = !listed && prepared(host, &[Edit::add(&["plugins", "load", "paths"], text)])?.commit()?;
     let mut told = Told::new(json!({ "linked": true, "changed": changed, "path": path_json(&path) }));
     let (id, version) = (&plugin.info().id, &plugin.info().version);
     told.say(match changed {
         true => format!("linked    {id} {version}, {text}: it is used in place, and followed when it is built again"),
         false => format!("{id} is linked already; there was nothing to link"),
     });
-    say_pinned(plugin, args, &mut told);
     Ok(told)
-}
-
-/// What `--pin` writes.
-fn pin(plugin: &Plugin, args: &InstallArgs) -> Option<Edit> {
-    let digest = format!("sha256:{}", plugin.staged().digest);
-    args.pin.then(|| Edit::set(&["plugins", "entries", &plugin.info().id, "pin"], digest))
-}
-
-fn say_pinned(plugin: &Plugin, args: &InstallArgs, told: &mut Told) {
-    told.json["pinned"] = args.pin.into();
-    if args.pin {
-        let id = &plugin.info().id;
-        told.say(format!("pinned    {id} to this build; another one is refused until `install --pin` pins that"));
-    }
 }
 
 /// The file first: the other way round, the build that is in use would be forbidden for a moment.
@@ -188,17 +167,45 @@ fn copy_and_pin(
     found: &[Result<Plugin, LoaderError>],
     args: &InstallArgs,
 ) -> Result<Told, CliError> {
-    let prepared = pin(plugin, args).map(|pin| prepared(host, &[pin])).transpose()?;
+    let mark = place::pinning(&host.home.plugins(), &plugin.info().id);
+    if !args.pin {
+        let told = copy(host, plugin, found)?;
+        let _ = std::fs::remove_file(mark);
+        return Ok(told);
+    }
+    let (id, digest) = (plugin.info().id.as_str(), format!("sha256:{}", plugin.staged().digest));
+    let prepared = prepared(host, &[Edit::set(&["plugins", "entries", id, "pin"], digest)])?;
+    // For who is killed in between: it stays behind.
+    let _mark =
+        Mark::set(mark).map_err(|(path, source)| CliError::File { path, doing: "noting what is pinned", source })?;
     let mut told = copy(host, plugin, found)?;
-    match prepared.map_or(Ok(true), |prepared| prepared.commit()) {
-        Ok(_) => say_pinned(plugin, args, &mut told),
-        Err(error) if told.json["changed"] == false => return Err(error.into()),
-        Err(error) => {
-            told.json["pinned"] = false.into();
-            told.warn(format!("it was not pinned: {error}"));
+    match prepared.commit() {
+        Ok(_) => {
+            told.say(format!("pinned    {id} to this build; another one is refused until `install --pin` pins that"))
         }
+        Err(error) if told.json["changed"] == false => return Err(error.into()),
+        Err(error) => told.warn(format!("it was not pinned: {error}")),
     }
     Ok(told)
+}
+
+/// A file that is there as long as this is.
+struct Mark(PathBuf);
+
+impl Mark {
+    fn set(path: PathBuf) -> Result<Mark, (PathBuf, std::io::Error)> {
+        match std::fs::write(&path, "") {
+            Ok(()) => Ok(Mark(path)),
+            Err(error) => Err((path, error)),
+        }
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        // Left behind, it is named by the next command.
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
 fn copy(host: &Host, plugin: &Plugin, found: &[Result<Plugin, LoaderError>]) -> Result<Told, CliError> {
@@ -217,6 +224,7 @@ fn copy(host: &Host, plugin: &Plugin, found: &[Result<Plugin, LoaderError>]) -> 
     };
     before.sort_by_key(|(path, _)| (!is_used(path), path.is_symlink(), *path != target));
     let old = before.iter().find_map(|(_, plugin)| plugin.as_ref());
+    let replaced = in_the_way(host, plugin, found);
     let same = old.filter(|old| old.staged().digest == digest);
     let mut told = Told::new(json!({ "linked": false, "path": path_json(&target) }));
     if let ([(path, _)], Some(_), None) = (before.as_slice(), same, manifest)
@@ -266,6 +274,10 @@ fn copy(host: &Host, plugin: &Plugin, found: &[Result<Plugin, LoaderError>]) -> 
         ),
         (None, None) => format!("installed {id} {version} (sha256:{digest}) as {shown}"),
     });
+    if let Some((path, what)) = replaced {
+        told.json["replaced"] = path_json(&path);
+        told.say(format!("replaced  {}, which was {what}, because of --force", path.display()));
+    }
     // Two different files with one id in one directory: neither would be used.
     for path in paths.iter().filter(|path| **path != target) {
         told.say(format!("removed   {}, which had the same id", path.display()));
@@ -293,6 +305,15 @@ fn follow_up(plugin: &Plugin, found: &[Result<Plugin, LoaderError>], args: &Inst
         Ok(host) => host,
         Err(error) => return told.warn(format!("whether it is used is not known: {error}")),
     };
+    let pin = host.config.plugins.entries.get(id).and_then(|entry| entry.pin.as_ref());
+    told.json["pinned"] = pin.is_some_and(|pin| names_digest(pin, &plugin.staged().digest.to_string())).into();
+    for path in behind(&host, id).iter().filter(|_| args.link) {
+        let path = path.display();
+        told.warn(format!(
+            "not used  {path}, which has this id, too, and comes after the linked build; remove it, or uninstall {id} and link \
+             it again"
+        ));
+    }
     let used = host.loader.find(id);
     if let Err(error) = &used {
         told.warn(format!("it is not used as it is: {error}"));
@@ -320,6 +341,14 @@ fn follow_up(plugin: &Plugin, found: &[Result<Plugin, LoaderError>], args: &Inst
         });
     }
     told.json["selected"] = selected.into();
+}
+
+/// What has the id, too, and is not used because another one comes first.
+fn behind(host: &Host, id: &str) -> Vec<PathBuf> {
+    let refused = host.loader.scan().into_iter().filter_map(Result::err);
+    let shadowed = refused
+        .filter(|error| error.engine.as_deref() == Some(id) && matches!(error.problem, Problem::Shadowed { .. }));
+    shadowed.map(|error| error.path).collect()
 }
 
 pub(super) fn refusal(path: &Path, reason: String) -> CliError {

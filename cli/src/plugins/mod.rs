@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 use crate::Outcome;
 use crate::args::{Directories, PluginsCommand};
 use crate::error::CliError;
-use crate::output::{json_line, line, path_json};
+use crate::output::{done, json_line, line, note, path_json};
 use crate::setup::Host;
 
 /// When what was changed is heeded.
@@ -79,7 +79,14 @@ impl Told {
         self.say(text);
     }
 
-    fn print(mut self, json: bool) -> Result<Outcome, CliError> {
+    /// Of a command that has done what it was asked for.
+    fn print(self, json: bool) -> Result<Outcome, CliError> {
+        done();
+        self.show(json)
+    }
+
+    /// Of a command that only looked.
+    fn show(mut self, json: bool) -> Result<Outcome, CliError> {
         if json {
             self.json["said"] = self.lines.into();
             json_line(&self.json)?;
@@ -101,8 +108,20 @@ fn alone(make: bool) -> Result<(Host, Option<Lock>), CliError> {
         Err(error) if !make && matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem) => None,
         Err(source) => return Err(CliError::File { path: plugins, doing: "keeping other commands out", source }),
     };
+    // Whoever holds the lock pins nothing now.
+    for (_, id) in place::unpinned(&plugins).iter().filter(|_| lock.is_some()) {
+        note(format_args!("context-engine: {}", not_pinned(id)));
+    }
     // What it was before it was locked may have been changed by the one that was waited for.
     Ok((Host::new(&Directories { plugins: vec![] })?, lock))
+}
+
+/// What to do about a pin that was asked for and broken off.
+pub(crate) fn not_pinned(id: &str) -> String {
+    format!(
+        "an `install --pin` of \"{id}\" was broken off, so what has this id may not be pinned; `context-engine plugins \
+         install PATH --pin` pins it, an install without --pin leaves it so"
+    )
 }
 
 /// Changes the configuration; whether there was anything to change.

@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use context_engine_interface::record::Record;
 use context_engine_loader::platform::TARGET;
-use context_engine_loader::{Manifest, inspect};
+use context_engine_loader::{Manifest, for_shell, inspect};
 use serde_json::json;
 
 use super::archive::Packed;
@@ -35,7 +35,7 @@ struct Contents {
 pub(super) fn run(args: &PackArgs) -> Result<Outcome, CliError> {
     let host = Host::new(&Directories { plugins: vec![] })?;
     let contents = match args.paths.as_slice() {
-        [folder] if folder.is_dir() => of_folder(&host, folder)?,
+        [folder] if folder.is_dir() => of_folder(&host, folder, &args.out)?,
         libraries => of_libraries(&host, libraries)?,
     };
     let out = &args.out;
@@ -60,12 +60,12 @@ pub(super) fn run(args: &PackArgs) -> Result<Outcome, CliError> {
     }));
     let targets: Vec<&str> = libraries.keys().map(String::as_str).collect();
     told.say(format!("packed    {id} {version} for {} as {} ({})", targets.join(", "), out.display(), size(bytes)));
-    told.say(format!("`context-engine plugins install {}` installs it", out.display()));
+    told.say(format!("`context-engine plugins install {}` installs it", for_shell(out)));
     told.print(args.json)
 }
 
-/// A plugin folder as it is, hidden files left out.
-fn of_folder(host: &Host, folder: &Path) -> Result<Contents, CliError> {
+/// A plugin folder as it is, hidden files left out, and what lies in the archive's own place.
+fn of_folder(host: &Host, folder: &Path, out: &Path) -> Result<Contents, CliError> {
     if !folder.join("plugin.json").exists() {
         return Err(refusal(
             folder,
@@ -90,7 +90,8 @@ fn of_folder(host: &Host, folder: &Path) -> Result<Contents, CliError> {
             }
         }
     }
-    let mut files = vec![];
+    let (mut files, mut entries) = (vec![], 0);
+    let own = fs::canonicalize(out).ok();
     let mut folders = vec![(folder.to_owned(), String::new())];
     let failed = |source| CliError::File { path: folder.to_owned(), doing: "reading the plugin folder", source };
     while let Some((folder, prefix)) = folders.pop() {
@@ -100,7 +101,15 @@ fn of_folder(host: &Host, folder: &Path) -> Result<Contents, CliError> {
             let Some(name) = entry.file_name().to_str().map(|name| format!("{prefix}{name}")) else {
                 return Err(refusal(&path, "its name is no UTF-8; rename it".to_owned()));
             };
-            match entry.file_name().to_string_lossy().starts_with('.') {
+            let is_left_out = entry.file_name().to_string_lossy().starts_with('.')
+                || (own.is_some() && fs::canonicalize(&path).ok() == own);
+            entries += usize::from(!is_left_out);
+            if !is_left_out && !archive::fits(&name) {
+                let reason = "its path is too long for an archive, which has room for 100 bytes of a file's name and 155 of its \
+                              folders'; shorten it";
+                return Err(refusal(&path, reason.to_owned()));
+            }
+            match is_left_out {
                 true => {}
                 false if kind.is_dir() => folders.push((path, name + "/")),
                 false if kind.is_file() => {
@@ -115,9 +124,11 @@ fn of_folder(host: &Host, folder: &Path) -> Result<Contents, CliError> {
                     ));
                 }
             }
-            if files.len() > place::MAX_ENTRIES {
-                let reason =
-                    format!("it holds more than {} files; pack a folder with the plugin alone", place::MAX_ENTRIES);
+            if entries > place::MAX_ENTRIES {
+                let reason = format!(
+                    "it holds more than {} files and folders; pack a folder with the plugin alone",
+                    place::MAX_ENTRIES
+                );
                 return Err(refusal(&folder, reason));
             }
         }
@@ -151,6 +162,11 @@ fn within(library: &str) -> Option<String> {
 fn of_libraries(host: &Host, paths: &[PathBuf]) -> Result<Contents, CliError> {
     let (mut libraries, mut files) = (BTreeMap::new(), vec![]);
     let mut first: Option<Record> = None;
+    if let Some(folder) = paths.iter().find(|path| path.is_dir()) {
+        let reason =
+            "it is a folder, and was named beside others; name one plugin folder alone, or libraries".to_owned();
+        return Err(refusal(folder, reason));
+    }
     for path in paths {
         let own = inspect::record_of(path).is_ok_and(|record| record.target == TARGET);
         let record = record(host, path, own || paths.len() == 1)?;
@@ -164,6 +180,12 @@ fn of_libraries(host: &Host, paths: &[PathBuf]) -> Result<Contents, CliError> {
         }
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("engine");
         let name = format!("lib/{}/{name}", record.target);
+        if !archive::fits(&name) {
+            return Err(refusal(
+                path,
+                "its name is too long for an archive, which has room for 100 bytes; rename it".to_owned(),
+            ));
+        }
         if libraries.insert(record.target.clone(), name.clone()).is_some() {
             let reason = format!("it is for {}, as one before it; name one library per platform", record.target);
             return Err(refusal(path, reason));

@@ -10,7 +10,7 @@ mod steps;
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use context_engine_loader::on_one_line;
@@ -18,7 +18,8 @@ use context_engine_loader::platform::create_private_dir;
 use context_engine_runtime::config::lock::{self, Lock};
 use tempfile::TempDir;
 
-pub(crate) use self::leftovers::leftovers;
+pub(super) use self::leftovers::pinning;
+pub(crate) use self::leftovers::{leftovers, unpinned};
 pub(super) use self::steps::{Placing, place};
 
 /// The most files and folders a plugin has.
@@ -33,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Keeps other commands away from the plugins directory, which is made, and clears away what broken-off ones have left.
 /// Always before a lock on the configuration.
 pub(super) fn lock(plugins: &Path) -> io::Result<Lock> {
-    create_private_dir(plugins)?;
+    make(plugins)?;
     let lock = lock::lock(&plugins.join(".lock"), PATIENCE)?;
     leftovers::clear(plugins);
     Ok(lock)
@@ -41,8 +42,38 @@ pub(super) fn lock(plugins: &Path) -> io::Result<Lock> {
 
 /// A folder of its own for what is being made, in the plugins directory: renaming works within one file system only.
 pub(super) fn workplace(plugins: &Path) -> io::Result<TempDir> {
-    create_private_dir(plugins)?;
+    make(plugins)?;
     tempfile::Builder::new().prefix(leftovers::INSTALLING).tempdir_in(plugins)
+}
+
+/// Makes the plugins directory where it is missing.
+fn make(plugins: &Path) -> io::Result<()> {
+    create_private_dir(plugins).map_err(|error| {
+        let found = match fs::symlink_metadata(plugins) {
+            Ok(there) if there.is_symlink() && fs::metadata(plugins).is_err() => "a link that leads nowhere",
+            Ok(_) if !plugins.is_dir() => "a file",
+            _ => return error,
+        };
+        io::Error::new(error.kind(), format!("expected a folder, found {found}; move it away, and the folder is made"))
+    })
+}
+
+/// `path` from the root on, without `.` and `..`; links stay, but for those that `..` leads out of.
+pub(super) fn plain(path: &Path) -> io::Result<PathBuf> {
+    let mut plain = PathBuf::new();
+    for part in std::path::absolute(path)?.components() {
+        match part {
+            Component::ParentDir => {
+                if plain.is_symlink() {
+                    plain = fs::canonicalize(&plain)?;
+                }
+                plain.pop();
+            }
+            Component::CurDir => {}
+            part => plain.push(part),
+        }
+    }
+    Ok(plain)
 }
 
 /// Writes what `from` gives into the new file `to`, through to the disk. How many bytes that were.
@@ -88,7 +119,7 @@ pub(super) fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
             if entries > MAX_ENTRIES {
                 return refuse(
                     &from,
-                    format!("holds more than {MAX_ENTRIES} files; install a folder with the plugin alone"),
+                    format!("holds more than {MAX_ENTRIES} files and folders; install a folder with the plugin alone"),
                 );
             }
             if kind.is_dir() {

@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use context_engine_loader::hosts::{self, RunningHost};
-use context_engine_loader::on_one_line;
 use context_engine_loader::quarantine::ProcessStamp;
+use context_engine_loader::{LEGACY, on_one_line};
 use serde_json::{Value, json};
 
 use crate::Outcome;
@@ -18,6 +18,7 @@ use crate::error::CliError;
 use crate::output::{duration, json_line, line};
 use crate::setup::Host;
 
+use super::Told;
 use super::args::ReloadArgs;
 
 /// How long a host gets to answer.
@@ -35,6 +36,9 @@ struct Asked {
 
 pub(crate) fn run(args: &ReloadArgs) -> Result<Outcome, CliError> {
     let host = Host::new(&Directories { plugins: vec![] })?;
+    if let Some(id @ (LEGACY | "none")) = args.id.as_deref().map(str::trim) {
+        return built_in(id).show(args.json);
+    }
     let found = host.loader.scan();
     let is_meant = |id: Option<&str>| args.id.as_deref().is_none_or(|meant| id == Some(meant));
     let checked: Vec<Checked> = found.into_iter().map(|found| check(&host, found, false)).collect();
@@ -70,6 +74,13 @@ pub(crate) fn run(args: &ReloadArgs) -> Result<Outcome, CliError> {
         asked.iter().try_for_each(|asked| asked.describe(&is_meant))?;
     }
     Ok(if finding { Outcome::Findings } else { Outcome::Fine })
+}
+
+/// The engine that is part of every host. No host has to be asked.
+fn built_in(id: &str) -> Told {
+    let mut told = Told::new(json!({ "id": id, "plugins": [], "missing": null, "hosts": [], "nextStart": null }));
+    told.say(format!("{LEGACY} is built in: it has no file, and there is nothing to reload"));
+    told
 }
 
 /// Asks the hosts that run, and waits for each of them.

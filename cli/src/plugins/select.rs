@@ -15,7 +15,7 @@ use crate::setup::Host;
 pub(super) fn run(args: &SelectArgs) -> Result<Outcome, CliError> {
     let host = Host::new(&Directories { plugins: vec![] })?;
     let id = match args.id.trim() {
-        "" | "none" => LEGACY,
+        "none" => LEGACY,
         id => id,
     };
     let why = obstacle(&host, id);

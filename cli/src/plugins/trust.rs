@@ -1,12 +1,13 @@
-//! `context-engine plugins trust`: a plugin that came with a workspace is used, as long as it is this very file.
+//! `context-engine plugins trust`: a plugin that came with a workspace is used, as long as its library is this very file.
 //!
-//! Decision: by path and digest. By id alone, any repository could bring a file that calls itself so; a file that changes,
-//! by a pull for example, is a new question to the person.
+//! Decision: by path and digest. By id alone, any repository could bring a file that calls itself so; a library that changes,
+//! by a pull for example, is a new question to the person. What is trusted has to be what a host would find in that
+//! workspace, and afterwards it is looked at as that host does: exit code 0 means that it is used.
 
 use std::path::{Path, PathBuf};
 
-use context_engine_loader::trust::names_digest;
-use context_engine_loader::{Loader, LoaderError, LoaderOptions, Origin, Plugin, PluginDirectory};
+use context_engine_loader::trust::{TrustPolicy, names_digest};
+use context_engine_loader::{Loader, LoaderError, LoaderOptions, Origin, Plugin, PluginDirectory, for_shell};
 use context_engine_runtime::config::Trusted;
 use context_engine_runtime::config::edit::Edit;
 use serde_json::{Value, json};
@@ -22,7 +23,7 @@ use crate::setup::{Host, WORKSPACE_PLUGINS};
 pub(super) fn run(args: &TrustArgs) -> Result<Outcome, CliError> {
     let host = Host::new(&Directories { plugins: vec![] })?;
     match &args.what {
-        None => list(&host).print(args.json),
+        None => list(&host).show(args.json),
         Some(what) if args.remove => remove(&host, what)?.print(args.json),
         Some(what) => add(&host, what)?.print(args.json),
     }
@@ -45,7 +46,7 @@ fn list(host: &Host) -> Told {
         match (state, found) {
             ("trusted", _) => told.say(text),
             ("changed", _) => {
-                told.warn(format!("{text}; `context-engine plugins trust {}` trusts it as it is", path.display()))
+                told.warn(format!("{text}; `context-engine plugins trust {}` trusts it as it is", for_shell(path)))
             }
             (_, Err(error)) => told.warn(format!("{text}; {}", error.problem)),
             _ => {}
@@ -59,7 +60,7 @@ fn list(host: &Host) -> Told {
 }
 
 fn add(host: &Host, what: &str) -> Result<Told, CliError> {
-    let Meant { mut usable, refused, .. } = meant(host, what)?;
+    let Meant { mut usable, refused, folder, .. } = meant(host, what)?;
     if usable.is_empty() {
         return Err(match refused.into_iter().next() {
             Some(error) => error.into(),
@@ -85,23 +86,23 @@ fn add(host: &Host, what: &str) -> Result<Told, CliError> {
         let changed = same.is_empty() || !old.is_empty();
         let info = plugin.info();
         shown.push(json!({ "id": info.id, "path": text, "sha256": digest, "changed": changed }));
-        told.say(match changed {
-            true => format!(
-                "trusted   {} {}, {text}, as long as it is this very file (sha256:{digest})",
+        told.say(match (changed, &plugin.candidate().manifest) {
+            (false, _) => format!("{} is trusted already, this same library", info.id),
+            (true, None) => {
+                format!(
+                    "trusted   {} {}, {text}, as long as it is this very file (sha256:{digest})",
+                    info.id, info.version
+                )
+            }
+            (true, Some(_)) => format!(
+                "trusted   {} {}, {text}, as long as its library is this very file (sha256:{digest}); plugin.json and \
+                 other files of the folder may change",
                 info.id, info.version
             ),
-            false => format!("{} is trusted already, this same file", info.id),
         });
-        if let Some(reason) = host.loader.policy().forbids(&info.id) {
-            told.warn(format!("it is not used all the same: {reason}"));
-        } else if host.config.plugins.slots.context_engine.as_deref().map(str::trim) != Some(&info.id) {
-            told.say(format!(
-                "`context-engine plugins select {}`, run in that workspace, puts it into the slot",
-                info.id
-            ));
-        }
     }
     configure(host, &edits)?;
+    say_use(&usable, &folder, &mut told)?;
     for error in refused {
         told.warn(format!("not trusted, because it cannot be used: {error}"));
     }
@@ -109,39 +110,76 @@ fn add(host: &Host, what: &str) -> Result<Told, CliError> {
     Ok(told)
 }
 
+/// Whether a host in that workspace uses them now, by its own rules: trust is not all it takes.
+fn say_use(usable: &[Plugin], folder: &Path, told: &mut Told) -> Result<(), CliError> {
+    let host = Host::new(&Directories { plugins: vec![] })?;
+    let workspace = PluginDirectory { path: folder.to_owned(), origin: Origin::Workspace };
+    let directories = host.home.plugin_directories(&host.config).into_iter().chain([workspace]).collect();
+    let found = scan(&host, directories, host.config.trust_policy());
+    for plugin in usable {
+        let (id, path) = (&plugin.info().id, &plugin.candidate().path);
+        let refused = found.iter().filter_map(|found| found.as_ref().err()).find(|error| error.path == *path);
+        if let Some(error) = refused {
+            told.warn(format!("it is not used all the same: {}", error.problem));
+        } else if host.config.plugins.slots.context_engine.as_deref().map(str::trim) != Some(id) {
+            told.say(format!("`context-engine plugins select {id}`, run in that workspace, puts it into the slot"));
+        }
+    }
+    Ok(())
+}
+
+fn scan(host: &Host, directories: Vec<PluginDirectory>, policy: TrustPolicy) -> Vec<Result<Plugin, LoaderError>> {
+    let options = LoaderOptions { directories, state_dir: host.home.state(), policy, ..LoaderOptions::default() };
+    Loader::new(options).scan()
+}
+
 struct Meant {
     usable: Vec<Plugin>,
     refused: Vec<LoaderError>,
+    /// The plugins directory they lie in.
+    folder: PathBuf,
     /// Whether it was the id that was meant.
     by_id: bool,
 }
 
-/// The plugins that are meant by a folder, a file or an id of the workspace this command is run in.
+/// The plugins that are meant by a folder, a file or an id of the workspace this command is run in. They are found as a host
+/// finds them, by their plugins directory: what only its own path leads to is used by no host.
 fn meant(host: &Host, what: &str) -> Result<Meant, CliError> {
-    let path = Path::new(what);
-    let of_folder = |folder: PathBuf| {
-        let directory = PluginDirectory { path: folder, origin: Origin::Configured };
-        let options =
-            LoaderOptions { directories: vec![directory], state_dir: host.home.state(), ..LoaderOptions::default() };
-        Loader::new(options).scan()
+    // Everything is asked but what trusting them changes.
+    let of_folder = |folder: &Path| {
+        scan(
+            host,
+            vec![PluginDirectory { path: folder.to_owned(), origin: Origin::Configured }],
+            TrustPolicy::default(),
+        )
     };
     // An id first: what is called so in this folder may be anything. A path can be written as ./alpha.
-    let of_workspace = of_folder(PathBuf::from(WORKSPACE_PLUGINS));
+    let here = PathBuf::from(WORKSPACE_PLUGINS);
     let is_meant = |found: &Result<Plugin, LoaderError>| match found {
         Ok(plugin) => plugin.info().id == what,
         Err(error) => error.engine.as_deref() == Some(what),
     };
-    let of_id: Vec<_> = of_workspace.into_iter().filter(is_meant).collect();
+    let of_id: Vec<_> = of_folder(&here).into_iter().filter(is_meant).collect();
     let by_id = !of_id.is_empty();
-    let found = if by_id {
-        of_id
-    } else if path.join(WORKSPACE_PLUGINS).is_dir() {
-        of_folder(path.join(WORKSPACE_PLUGINS))
-    } else if path.exists() {
-        of_folder(path.to_owned())
-    } else {
-        return Err(unknown(what, known_ids(host, &host.loader.scan())));
+    let (found, folder) = match place(Path::new(what)) {
+        _ if by_id => (of_id, here),
+        Place::Nothing if what.contains(['/', '\\']) => return Err(CliError::NothingToTrust { path: what.into() }),
+        Place::Nothing => return Err(unknown(what, known_ids(host, &host.loader.scan()))),
+        Place::Elsewhere => return Err(CliError::NoWorkspace { path: what.into() }),
+        Place::All(folder) => (of_folder(&folder), folder),
+        Place::One(folder, path) => {
+            let is_it = |found: &Result<Plugin, LoaderError>| match found {
+                Ok(plugin) => plugin.candidate().path == path,
+                Err(error) => error.path.starts_with(&path),
+            };
+            (of_folder(&folder).into_iter().filter(is_it).collect(), folder)
+        }
     };
+    let is_configured =
+        |known: &&PluginDirectory| known.origin == Origin::Configured && real(&known.path) == real(&folder);
+    if let Some(known) = host.directories.iter().find(is_configured) {
+        return Err(CliError::NeedsNoTrust { path: what.into(), directory: known.path.clone() });
+    }
     let (mut usable, mut refused) = (vec![], vec![]);
     for found in found {
         match found {
@@ -149,7 +187,41 @@ fn meant(host: &Host, what: &str) -> Result<Meant, CliError> {
             Err(error) => refused.push(error),
         }
     }
-    Ok(Meant { usable, refused, by_id })
+    Ok(Meant { usable, refused, folder, by_id })
+}
+
+/// What of a workspace a path names.
+enum Place {
+    /// Its plugins directory, by the path of that or of the workspace.
+    All(PathBuf),
+    /// What lies in that directory under this path.
+    One(PathBuf, PathBuf),
+    /// Something that is no workspace's.
+    Elsewhere,
+    Nothing,
+}
+
+fn place(path: &Path) -> Place {
+    let inner = path.join(WORKSPACE_PLUGINS);
+    if inner.is_dir() {
+        return Place::All(inner);
+    }
+    if path.symlink_metadata().is_err() {
+        return Place::Nothing;
+    }
+    // Either may be a link to a folder of another name.
+    let is_one = |folder: &Path| {
+        let named = std::path::absolute(folder).is_ok_and(|folder| folder.ends_with(WORKSPACE_PLUGINS));
+        folder.is_dir() && (named || real(folder).ends_with(WORKSPACE_PLUGINS))
+    };
+    if is_one(path) {
+        return Place::All(path.to_owned());
+    }
+    let parent = path.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
+    match (parent.filter(|parent| is_one(parent)), path.file_name()) {
+        (Some(parent), Some(name)) => Place::One(parent.to_owned(), parent.join(name)),
+        _ => Place::Elsewhere,
+    }
 }
 
 fn remove(host: &Host, what: &str) -> Result<Told, CliError> {

@@ -10,12 +10,12 @@ use context_engine_loader::hosts::{self, RunningHost};
 use context_engine_loader::platform::LIBRARY_EXTENSION;
 use context_engine_loader::{LEGACY, LoaderError, Plugin, on_one_line};
 use context_engine_runtime::config::edit::Edit;
-use context_engine_runtime::expand;
+use context_engine_runtime::{Config, expand};
 use serde_json::json;
 
 use super::args::UninstallArgs;
 use super::place::Away;
-use super::{HEEDED, Told, alone, known_ids, other_names, prepared, unknown};
+use super::{HEEDED, Told, alone, known_ids, other_names, place, prepared, unknown};
 use crate::Outcome;
 use crate::args::Directories;
 use crate::error::CliError;
@@ -33,7 +33,9 @@ pub(super) fn run(args: &UninstallArgs) -> Result<Outcome, CliError> {
     };
     let found = host.loader.scan();
     let Places { files, links, unmounted, elsewhere } = where_it_is(&host, &found, id);
-    let (edits, keys) = edits(&host, id, &links);
+    // What keeps such a file from being used must not go before it.
+    let remains = !elsewhere.is_empty() || (args.keep_files && !files.is_empty());
+    let Changes { edits, mut keys, kept } = changes(&host, id, &links, remains);
     // An id that is no name of a folder has none.
     let is_name = id.starts_with(|c: char| c.is_ascii_alphanumeric()) && !id.contains(['/', '\\']);
     let stored = Some(host.home.state().join("engines").join(id)).filter(|folder| is_name && folder.is_dir());
@@ -55,15 +57,25 @@ pub(super) fn run(args: &UninstallArgs) -> Result<Outcome, CliError> {
     }));
     if !args.dry_run {
         take_away(&host, removed, &edits, &mut told)?;
+        let _ = std::fs::remove_file(place::pinning(&host.home.plugins(), id));
+        say_slots(&host, &mut keys, &mut told);
+        told.json["config"] = json!(keys);
     }
-    if !edits.is_empty() {
+    if !keys.is_empty() {
         told.say(format!("config    {would}changed: {}", keys.join(", ")));
     }
     for path in removed {
         told.say(format!("removed   {would}{}", path.display()));
     }
     for path in files.iter().filter(|_| args.keep_files) {
-        told.say(format!("kept      {}; it can still be used by its id", path.display()));
+        let used = if kept.is_empty() { "; it can still be used by its id" } else { "" };
+        told.say(format!("kept      {}{used}", path.display()));
+    }
+    if !kept.is_empty() {
+        let kept = kept.join(" and ");
+        told.say(format!(
+            "kept      {kept}, because a file with this id is still there; without them it could be used"
+        ));
     }
     if let Some(folder) = stored {
         let purged = if args.purge && !args.dry_run { std::fs::remove_dir_all(&folder) } else { Ok(()) };
@@ -90,9 +102,10 @@ pub(super) fn run(args: &UninstallArgs) -> Result<Outcome, CliError> {
     for path in elsewhere {
         told.warn(format!("not ours  {} has this id, too, and was not touched; remove it there", path.display()));
     }
-    if !args.dry_run {
-        told.say(HEEDED);
+    if args.dry_run {
+        return told.show(args.json);
     }
+    told.say(HEEDED);
     told.print(args.json)
 }
 
@@ -123,6 +136,17 @@ fn take_away(host: &Host, files: &[PathBuf], edits: &[Edit], told: &mut Told) ->
         told.warn(format!("what was removed is hidden in {} and cannot be deleted: {error}", plugins.display()));
     }
     Ok(())
+}
+
+/// A slot that somebody gave to another engine meanwhile was left alone.
+fn say_slots(host: &Host, keys: &mut Vec<String>, told: &mut Told) {
+    let Ok(now) = Config::read(&host.home.config()) else { return };
+    if let Some(slot) = now.plugins.slots.context_engine.filter(|slot| slot.trim() != LEGACY)
+        && let Some(at) = keys.iter().position(|key| key == SLOT_IS_BACK)
+    {
+        keys.remove(at);
+        told.say(format!("kept      plugins.slots.contextEngine at {slot}, which was put there meanwhile"));
+    }
 }
 
 struct Places {
@@ -174,42 +198,70 @@ fn is_called(path: &Path, id: &str) -> bool {
     stem == id || stem.replace('_', "-") == id
 }
 
-/// What is changed in the configuration, and the keys in words.
-fn edits(host: &Host, id: &str, links: &[PathBuf]) -> (Vec<Edit>, Vec<String>) {
+/// What is said when the slot goes back to its default.
+const SLOT_IS_BACK: &str = "plugins.slots.contextEngine is legacy again";
+
+#[derive(Default)]
+struct Changes {
+    edits: Vec<Edit>,
+    /// The same in words.
+    keys: Vec<String>,
+    /// Keys that stay, because they keep a file that remains from being used.
+    kept: Vec<String>,
+}
+
+impl Changes {
+    fn make(&mut self, edit: Edit, key: impl Into<String>) {
+        self.edits.push(edit);
+        self.keys.push(key.into());
+    }
+}
+
+/// What is changed in the configuration. Where a file with the id `remains`, nothing is that would let it be used again.
+fn changes(host: &Host, id: &str, links: &[PathBuf], remains: bool) -> Changes {
     let plugins = &host.config.plugins;
     let names = |list: &[String]| list.iter().any(|listed| listed == id);
-    let (mut edits, mut keys) = (vec![], vec![]);
-    let mut change = |edit: Edit, key: String| {
-        edits.push(edit);
-        keys.push(key);
-    };
+    let mut changes = Changes::default();
     // Another engine may have been selected meanwhile.
     if let Some(slot) = plugins.slots.context_engine.as_deref().filter(|slot| slot.trim() == id) {
-        change(
-            Edit::set(&["plugins", "slots", "contextEngine"], LEGACY).if_still(slot),
-            "plugins.slots.contextEngine is legacy again".to_owned(),
-        );
+        changes.make(Edit::set(&["plugins", "slots", "contextEngine"], LEGACY).if_still(slot), SLOT_IS_BACK);
     }
     if plugins.slots.memory.as_ref().is_some_and(|slot| slot == id) {
-        change(
-            Edit::remove(&["plugins", "slots", "memory"]).if_still(id),
-            "plugins.slots.memory is at its default again".to_owned(),
-        );
+        let edit = Edit::remove(&["plugins", "slots", "memory"]).if_still(id);
+        changes.make(edit, "plugins.slots.memory is at its default again");
     }
-    if plugins.entries.contains_key(id) {
-        change(Edit::remove(&["plugins", "entries", id]), format!("plugins.entries.{id} is gone"));
-    }
-    for (key, named) in [("allow", plugins.allow.as_deref().is_some_and(names)), ("deny", names(&plugins.deny))] {
-        if named {
-            change(Edit::drop(&["plugins", key], id), format!("plugins.{key} no longer names it"));
+    if let Some(entry) = plugins.entries.get(id) {
+        let own = format!("plugins.entries.{id}");
+        let off = entry.enabled == Some(false);
+        let blocking = [("pin", entry.pin.is_some()), ("enabled", off)].into_iter().filter(|(_, is_there)| *is_there);
+        let blocking: Vec<String> = blocking.filter(|_| remains).map(|(key, _)| format!("{own}.{key}")).collect();
+        if blocking.is_empty() {
+            changes.make(Edit::remove(&["plugins", "entries", id]), format!("{own} is gone"));
+        } else {
+            for (key, is_there) in [
+                ("config", entry.config.is_some()),
+                ("timeoutsMs", !entry.timeouts_ms.is_empty()),
+                ("enabled", entry.enabled == Some(true)),
+            ] {
+                if is_there {
+                    changes.make(Edit::remove(&["plugins", "entries", id, key]), format!("{own}.{key} is gone"));
+                }
+            }
         }
+        changes.kept.extend(blocking);
+    }
+    if plugins.allow.as_deref().is_some_and(names) {
+        changes.make(Edit::drop(&["plugins", "allow"], id), "plugins.allow no longer names it");
+    }
+    match names(&plugins.deny) {
+        true if remains => changes.kept.push("plugins.deny".to_owned()),
+        true => changes.make(Edit::drop(&["plugins", "deny"], id), "plugins.deny no longer names it"),
+        false => {}
     }
     for link in links {
         let text = link.to_string_lossy();
-        change(
-            Edit::drop(&["plugins", "load", "paths"], text.as_ref()),
-            format!("plugins.load.paths no longer has {text}"),
-        );
+        let edit = Edit::drop(&["plugins", "load", "paths"], text.as_ref());
+        changes.make(edit, format!("plugins.load.paths no longer has {text}"));
     }
-    (edits, keys)
+    changes
 }

@@ -26,6 +26,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<Outcome, CliError> {
     match &args.out {
         Some(out) => {
             write::put(out, &content, args.force, &[&path])?;
+            output::done();
             let bytes = content.len() as u64;
             match args.json {
                 true => json_line(&report(args, &session, json!({ "out": path_json(out), "bytes": bytes })))?,

@@ -15,7 +15,7 @@ use super::args::ImportArgs;
 use super::write;
 use crate::Outcome;
 use crate::error::CliError;
-use crate::output::{json_line, line, note, number, path_json};
+use crate::output::{done, json_line, line, note, number, path_json};
 use crate::replay::{describe, file_name};
 
 /// What `--json` prints for a session.
@@ -67,6 +67,7 @@ pub(crate) fn import(args: &ImportArgs) -> Result<Outcome, CliError> {
     for import in &imports {
         let read: Vec<&Path> = args.files.iter().map(PathBuf::as_path).collect();
         write::put(&import.to, &import.session.to_openclaw(), args.force, &read)?;
+        done();
         report(import, args.json)?;
     }
     Ok(outcome)

@@ -11,7 +11,7 @@ use super::args::RepairArgs;
 use super::facts::{findings_json, open_calls};
 use crate::Outcome;
 use crate::error::CliError;
-use crate::output::{count, json_line, line, note, path_json};
+use crate::output::{count, done, json_line, line, note, path_json};
 
 pub(crate) fn run(args: &RepairArgs) -> Result<Outcome, CliError> {
     let options = RepairOptions { dry_run: args.dry_run };
@@ -31,6 +31,9 @@ pub(crate) fn run(args: &RepairArgs) -> Result<Outcome, CliError> {
                 }
             }
         }
+    }
+    if !args.dry_run {
+        done();
     }
     let damaged = reports.iter().filter(|report| report.findings.is_damaged()).count();
     if args.json {

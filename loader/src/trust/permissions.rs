@@ -50,6 +50,7 @@ mod unix {
     use crate::error::Problem;
     use crate::find::Candidate;
     use crate::manifest::MANIFEST;
+    use crate::text::for_shell;
     use crate::trust::accounts::Accounts;
 
     const OTHERS_WRITE: u32 = 0o002;
@@ -126,7 +127,7 @@ mod unix {
                     run: format!(
                         "chown {} {}",
                         self.accounts().user(self.uid).unwrap_or(&self.uid.to_string()),
-                        quoted(path)
+                        for_shell(path)
                     ),
                 });
             }
@@ -168,14 +169,7 @@ mod unix {
             path: path.to_owned(),
             found: format!("has mode {:04o} ({who})", mode & 0o7777),
             wanted: format!("{:04o}", mode & 0o7777 & !without),
-            run: format!("chmod {change} {}", quoted(path)),
+            run: format!("chmod {change} {}", for_shell(path)),
         }
-    }
-
-    /// As a shell takes it.
-    fn quoted(path: &Path) -> String {
-        let text = path.to_string_lossy();
-        let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
-        if text.chars().all(plain) { text.into_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
     }
 }

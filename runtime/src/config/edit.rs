@@ -19,7 +19,7 @@ use serde_json::Value;
 use tempfile::NamedTempFile;
 
 use super::lock::{self, Lock};
-use super::{Config, MAX_CONFIG, Trusted, splice};
+use super::{MAX_CONFIG, Trusted, reading, splice};
 use crate::RuntimeError;
 
 /// How long another command may take for its change.
@@ -114,12 +114,12 @@ pub fn prepare(path: &Path, template: &str, edits: &[Edit]) -> Result<Prepared, 
     }
     let name = place.file_name().unwrap_or_default().to_string_lossy();
     let lock = lock::lock(&place.with_file_name(format!(".{name}.lock")), PATIENCE).map_err(io)?;
-    let before = match read_text(&place, MAX_CONFIG) {
+    let before = match reading::text(&place) {
         Ok(text) => Some(text),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(io(error)),
     };
-    let old = before.as_deref().filter(|text| !text.trim().is_empty()).unwrap_or(template);
+    let old = before.as_deref().filter(|text| !reading::is_empty(text)).unwrap_or(template);
     let new = edited(old, edits).map_err(|reason| refuse(format!("{reason}; nothing was changed")))?;
     if before.as_deref().is_some_and(|before| before == new) || (before.is_none() && new == template) {
         return Ok(Prepared { path: path.to_owned(), place, before, new: None, _lock: lock });
@@ -163,13 +163,22 @@ fn refusal(path: &Path, reason: String) -> RuntimeError {
 /// # Errors
 /// Why it cannot be changed: the place of a mistake in it, or the edit that does not fit.
 pub fn edited(text: &str, edits: &[Edit]) -> Result<String, String> {
-    Config::parse(text)?;
+    reading::parse(text)?;
     // A mark of byte order is no part of the text.
     let (mark, text) = text.split_at(text.len() - text.trim_start_matches('\u{feff}').len());
+    let before = text;
     let mut text = text.to_owned();
+    if reading::is_blank(&text) {
+        // Comments without anything to comment on.
+        let newline = if text.is_empty() || text.ends_with(['\n', '\r']) { "" } else { "\n" };
+        text.push_str(&format!("{newline}{{}}\n"));
+    }
+    let empty = text.clone();
     for edit in edits {
         text = one(&text, edit)?;
     }
+    // Without a change, nothing changes.
+    let text = if text == empty { before } else { &text };
     Ok(format!("{mark}{text}"))
 }
 
@@ -188,7 +197,7 @@ fn one(text: &str, edit: &Edit) -> Result<String, String> {
         let place = keys.join(".");
         return Err(format!("{place} cannot be changed without touching more than that; change it by hand"));
     }
-    Config::parse(&new).map_err(|reason| format!("it would no longer be a configuration: {reason}"))?;
+    reading::parse(&new).map_err(|reason| format!("it would no longer be a configuration: {reason}"))?;
     Ok(new)
 }
 

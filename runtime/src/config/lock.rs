@@ -11,13 +11,17 @@ use std::time::{Duration, Instant};
 
 use context_engine_loader::platform::open_regular;
 
+/// A command that waits longer than this says for what: it looks as if it hung.
+const NOTICE: Duration = Duration::from_secs(1);
+
 /// Held while files are changed; let go when it is dropped.
 #[derive(Debug)]
 pub struct Lock {
     _file: File,
 }
 
-/// Locks the file at `path`, which is made, for its folder's owner, where it is missing. Waits for at most `patience`.
+/// Locks the file at `path`, which is made, for its folder's owner, where it is missing. Waits for at most `patience`, and
+/// says so in the log after a second.
 ///
 /// # Errors
 /// What the system says; that another process holds it still.
@@ -30,11 +34,16 @@ pub fn lock(path: &Path, patience: Duration) -> io::Result<Lock> {
     if let Some(folder) = path.parent().and_then(|folder| folder.metadata().ok()) {
         hand_over(&file, &folder);
     }
-    let started = Instant::now();
+    let (started, mut said) = (Instant::now(), false);
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(Lock { _file: file }),
             Err(TryLockError::WouldBlock) if started.elapsed() < patience => {
+                if !said && started.elapsed() >= NOTICE {
+                    said = true;
+                    let seconds = patience.as_secs();
+                    tracing::warn!("waiting up to {seconds} s for another command, which holds {}", path.display());
+                }
                 std::thread::sleep(Duration::from_millis(20));
             }
             Err(TryLockError::WouldBlock) => {

@@ -6,6 +6,7 @@ mod depth;
 pub mod edit;
 pub mod lock;
 mod models;
+mod reading;
 mod slips;
 mod splice;
 
@@ -157,27 +158,15 @@ impl Config {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn read_written(path: &Path) -> Result<Option<Config>, RuntimeError> {
-        let refuse = |doing, reason: String| RuntimeError::Config { path: path.to_owned(), doing, reason };
-        let text = match read_text(path, MAX_CONFIG) {
-            Ok(text) if text.trim().is_empty() => return Ok(None),
+        let refuse =
+            |reason: String| RuntimeError::Config { path: path.to_owned(), doing: "reading the configuration", reason };
+        let text = match reading::text(path) {
+            Ok(text) if reading::is_empty(&text) => return Ok(None),
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(refuse("reading the configuration", error.to_string())),
+            Err(error) => return Err(refuse(error.to_string())),
         };
-        Config::parse(&text).map(Some).map_err(|reason| refuse("reading the configuration", reason))
-    }
-
-    /// What `text` says, or the place of its mistake.
-    fn parse(text: &str) -> Result<Config, String> {
-        if text.trim().is_empty() {
-            return Ok(Config::default());
-        }
-        depth::check(text)?;
-        let config: Config = json5::from_str(text).map_err(|error| error.to_string())?;
-        for id in config.plugins.entries.keys() {
-            config.deadlines(id).map_err(|reason| format!("plugins.entries.{id}.timeoutsMs: {reason}"))?;
-        }
-        Ok(config)
+        reading::parse(&text).map(Some).map_err(refuse)
     }
 
     /// Keys of `path` that look like one that is read and are none: a slip of the keyboard, which is otherwise left alone

@@ -40,6 +40,7 @@ const NAME: usize = 64;
 #[derive(Debug)]
 pub struct SessionLock {
     file: File,
+    #[cfg_attr(windows, expect(dead_code, reason = "there the file vanishes with its owner"))]
     path: PathBuf,
 }
 

@@ -100,7 +100,11 @@ fn what_leads_out_is_refused_and_nothing_is_outside() {
 fn names_that_are_one_name_are_refused() {
     refused(&[("x", EntryType::Regular, b"1"), ("x", EntryType::Regular, b"2")], "twice");
     refused(&[("Plugin.json", EntryType::Regular, b"{}")], "twice");
-    refused(&[("lib", EntryType::Regular, b""), ("lib/x", EntryType::Regular, b"")], "lib");
+    for (file, inner) in [("lib", "lib/x"), ("lib", "Lib/x"), ("a/lib", "a/lib/b/c")] {
+        let clash = "as a file and as a folder";
+        refused(&[(file, EntryType::Regular, b""), (inner, EntryType::Regular, b"")], clash);
+        refused(&[(inner, EntryType::Regular, b""), (file, EntryType::Regular, b"")], clash);
+    }
 }
 
 #[test]
@@ -126,7 +130,8 @@ fn bombs_go_off_in_no_ones_folder() {
     assert!(unpacked(&gzip(liar.as_bytes())).is_err());
     // Zeros behind the end.
     let behind = [tar(&[MANIFEST]), zeros].concat();
-    assert!(unpacked(&gzip(&behind)).is_err_and(|error| error.contains("unpacks to more than")));
+    let error = unpacked(&gzip(&behind)).expect_err("refused");
+    assert!(error.contains("unpacks to more than") && error.ends_with("that is no plugin"), "{error}");
 }
 
 #[test]
@@ -142,6 +147,17 @@ fn what_is_cut_off_or_no_archive_is_refused() {
     flipped[last] ^= 1;
     assert!(unpacked(&flipped).is_err(), "a wrong checksum");
     assert!(unpacked(b"PK\x03\x04").is_err());
+    for (packed, words) in
+        [(whole.as_slice(), "compressed twice"), (&noise, "is no tar file"), (b"hi", "is no tar file")]
+    {
+        let error = unpacked(&gzip(packed)).expect_err("refused");
+        assert!(error.contains(words) && error.chars().all(|c| c.is_ascii_graphic() || c == ' '), "{error}");
+    }
+    // A header that is damaged behind one that is whole.
+    let mut damaged = tar(&[MANIFEST, ("lib/x.so", EntryType::Regular, b"x")]);
+    damaged[1024..1536].fill(0x9b);
+    let error = unpacked(&gzip(&damaged)).expect_err("refused");
+    assert_eq!(error, "the archive cannot be read: one of its headers is damaged; get it again");
     let none = unpacked(&gzip(&tar(&[("lib/plugin.json", EntryType::Regular, b"{}")])));
     assert!(none.is_err_and(|error| error.contains("no plugin.json at its top")));
 }

@@ -17,6 +17,9 @@ pub(super) const REMOVED: &str = ".removed-";
 /// Holds, under its own name, what makes room for another.
 pub(super) const ASIDE: &str = ".aside-";
 
+/// A file, with the id of the engine behind it: what was installed under that id has yet to be pinned.
+const PINNING: &str = ".pinning-";
+
 /// A command may take this long.
 const LIFETIME: Duration = Duration::from_secs(60 * 60);
 
@@ -24,6 +27,20 @@ const LIFETIME: Duration = Duration::from_secs(60 * 60);
 pub(crate) fn leftovers(plugins: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> =
         [INSTALLING, REMOVED, ASIDE].iter().flat_map(|prefix| named(plugins, prefix)).collect();
+    found.sort();
+    found
+}
+
+/// Where a command says that it will pin the engine `id`, from before its file is in place until it is pinned.
+pub(in super::super) fn pinning(plugins: &Path, id: &str) -> PathBuf {
+    plugins.join(format!("{PINNING}{id}"))
+}
+
+/// The engines whose pinning was not done: the file of each, and the id. Of a command that still runs, too.
+pub(crate) fn unpinned(plugins: &Path) -> Vec<(PathBuf, String)> {
+    let entries = fs::read_dir(plugins).into_iter().flatten().flatten();
+    let id = |name: &std::ffi::OsStr| Some(name.to_str()?.strip_prefix(PINNING)?.to_owned());
+    let mut found: Vec<_> = entries.filter_map(|entry| Some((entry.path(), id(&entry.file_name())?))).collect();
     found.sort();
     found
 }

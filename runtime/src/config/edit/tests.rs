@@ -5,6 +5,7 @@ use std::fs;
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::super::Config;
 use super::*;
 
 const TEMPLATE: &str = include_str!("../../../../cli/config.template.json5");
@@ -45,6 +46,15 @@ fn what_is_new_looks_like_its_neighbours() {
     changes("{ x: 1 // one\n}", &[slot("a")], "{ x: 1, plugins: { slots: { contextEngine: \"a\" } } // one\n}");
     changes("{ // none\n}", &[slot("a")], "{ // none\n  plugins: { slots: { contextEngine: \"a\" } },\n}");
     changes("{ /* none */ }", &[slot("a")], "{ /* none */ plugins: { slots: { contextEngine: \"a\" } } }");
+}
+
+/// Report F: what somebody commented out is theirs.
+#[test]
+fn a_file_of_comments_keeps_them() {
+    let slots = "{\n  plugins: { slots: { contextEngine: \"a\" } },\n}\n";
+    changes("// mine", &[slot("a")], &format!("// mine\n{slots}"));
+    changes("\u{feff}/* mine */\n", &[slot("a")], &format!("\u{feff}/* mine */\n{slots}"));
+    changes("// mine", &[Edit::remove(&["plugins", "deny"])], "// mine");
 }
 
 #[test]
@@ -109,7 +119,7 @@ fn the_template_keeps_every_line_that_was_not_meant() {
     let kept: Vec<&str> = TEMPLATE.lines().filter(|line| new.lines().any(|new| new == *line)).collect();
     let gone: Vec<&str> = TEMPLATE.lines().filter(|line| !kept.contains(line)).map(str::trim).collect();
     assert_eq!(gone, ["contextEngine: \"legacy\",", "paths: [],", "entries: {},"]);
-    let config = Config::parse(&new).expect("a configuration");
+    let config = reading::parse(&new).expect("a configuration");
     assert_eq!(config.plugins.entries["a"].pin.as_deref(), Some("sha256:00"));
     assert_eq!((config.plugins.load.paths.len(), config.plugins.allow), (1, Some(vec!["a".to_owned()])));
 }
