@@ -28,7 +28,7 @@ state/.";
 /// A context engine decides what a model sees before each call. Engines are shared libraries in a plugins directory;
 /// the built-in engine is called `legacy`.
 #[derive(Debug, Parser)]
-#[command(name = "context-engine", version = VERSION, after_help = EXIT_CODES)]
+#[command(name = "context-engine", version = VERSION, after_help = EXIT_CODES, term_width = 120)]
 pub(crate) struct Cli {
     /// Say more on standard error: -v what is done, -vv for an engine's author.
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]

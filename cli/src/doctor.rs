@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use context_engine_loader::hosts::running;
-use context_engine_loader::quarantine::Record;
+use context_engine_loader::quarantine::{Finding, Record, Verdict};
 use context_engine_loader::{LEGACY, LoaderError, OnFailure, Origin, Plugin, Step, on_one_line};
 use context_engine_runtime::Config;
 use serde_json::{Value, json};
@@ -28,7 +28,10 @@ const READING: [Step; 4] = [Step::Find, Step::Stage, Step::Inspect, Step::Trust]
 
 pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
     let host = Host::new(&args.directories)?;
+    // Who was ended from outside, or ended in order, is no news.
     let crashes = host.loader.settle_crash_marks();
+    let crashes: Vec<&Verdict> = crashes.iter().filter(|crash| crash.finding != Finding::Acquitted).collect();
+    let misspelt = Config::misspelt(&host.home.config());
     let checked: Vec<Checked> =
         host.loader.scan().into_iter().map(|found| check(&host, found, args.no_probe)).collect();
     let slot = host.config.plugins.slots.context_engine.as_deref();
@@ -40,6 +43,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
     let (leftovers, unpinned) = (leftovers(&host.home.plugins()), unpinned(&host.home.plugins()));
     let worn = running.iter().any(hosts::is_worth_a_restart);
     let finding = checked.iter().any(Checked::is_finding) || why.is_some() || sessions.damaged || worn;
+    let finding = finding || !misspelt.is_empty();
     if args.json {
         let directories: Vec<Value> = host.directories.iter().map(|directory| path_json(&directory.path)).collect();
         json_line(&json!({
@@ -53,6 +57,8 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
             "why": why,
             "plugins": checked.iter().map(Checked::json).collect::<Vec<_>>(),
             "leftovers": leftovers.iter().map(|path| path_json(path)).collect::<Vec<_>>(),
+            "crashes": crashes.iter().map(|crash| crash_json(crash)).collect::<Vec<_>>(),
+            "misspelt": misspelt.iter().map(|(place, meant)| json!({ "key": place, "meant": meant })).collect::<Vec<_>>(),
             "unpinned": unpinned.iter().map(|(_, id)| id).collect::<Vec<_>>(),
             "hosts": running.iter().map(hosts::json).collect::<Vec<_>>(),
             "sessions": sessions.json,
@@ -61,7 +67,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
         line(format_args!("home      {}", host.home.root().display()))?;
         let exists = if host.home.config().exists() { "" } else { "  (does not exist: every key is at its default)" };
         line(format_args!("config    {}{exists}", host.home.config().display()))?;
-        for (place, meant) in Config::misspelt(&host.home.config()) {
+        for (place, meant) in &misspelt {
             line(format_args!("            {place} is no key that is read; did you mean {meant}?"))?;
         }
         let ids: Vec<&str> = checked.iter().filter_map(Checked::id).collect();
@@ -115,6 +121,16 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
         }
     }
     Ok(if finding { Outcome::Findings } else { Outcome::Fine })
+}
+
+fn crash_json(crash: &Verdict) -> Value {
+    json!({
+        "engine": crash.subject.engine,
+        "operation": crash.operation,
+        "pid": crash.process.pid,
+        "quarantined": matches!(crash.finding, Finding::Convicted | Finding::Quarantined),
+        "reason": crash.reason,
+    })
 }
 
 /// What is known of one plugin.

@@ -31,6 +31,7 @@ struct SessionReport<'a> {
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<Outcome, CliError> {
     let host = Host::new(&args.directories)?;
+    host.say_slips();
     let engine = choose(&host, args.engine.as_deref())?;
     let imported = load_with(&args.session_file, ImportOptions { sidechains: args.sidechains })?;
     for warning in &imported.warnings {

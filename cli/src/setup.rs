@@ -8,6 +8,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::args::Directories;
 use crate::error::CliError;
+use crate::output::note;
 
 /// Logs go to standard error: nothing a plugin says may get between the lines of `--json`.
 pub(crate) fn init_logs(verbose: u8) {
@@ -44,6 +45,9 @@ impl Host {
         let directories: Vec<PluginDirectory> = if asked.plugins.is_empty() {
             home.plugin_directories(&config).into_iter().chain(workspace()).collect()
         } else {
+            for missing in asked.plugins.iter().filter(|path| !path.exists()) {
+                note(format_args!("--plugins {}: there is no such directory", missing.display()));
+            }
             asked.plugins.iter().cloned().map(PluginDirectory::from).collect()
         };
         let loader = Loader::new(LoaderOptions {
@@ -55,6 +59,14 @@ impl Host {
             on_failure: config.on_failure(),
         });
         Ok(Host { home, config, directories, loader })
+    }
+
+    /// Says which keys of the configuration look like ones that are read, and are none.
+    pub(crate) fn say_slips(&self) {
+        let config = self.home.config();
+        for (place, meant) in Config::misspelt(&config) {
+            note(format_args!("{}: {place} is no key that is read; did you mean {meant}?", config.display()));
+        }
     }
 
     /// What the engine `id` is created with.

@@ -19,6 +19,7 @@ use context_engine_loader::{Creation, Loader, LoaderOptions, ProbeOptions, Watch
 use context_engine_runtime::model::{ScriptedModel, Step};
 use context_engine_runtime::{Config, Home, Runtime, RuntimeOptions, Session, TurnRequest};
 use context_engine_transcript::store::SessionHeader;
+use tracing::Level;
 
 /// The word this program is run with to try a plugin out: before a host opens a library, a process does that nobody needs.
 const PROBE: &str = "probe-plugin";
@@ -28,7 +29,13 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     if args.next_if(|arg| arg == PROBE).is_some() {
         return Ok(probe::child::run(args));
     }
-    let turns: u64 = args.next().map_or(Ok(600), |turns| turns.to_string_lossy().parse())?;
+    let turns = match args.next().map(|turns| turns.to_string_lossy().parse::<u64>()) {
+        None => 600,
+        Some(Ok(turns)) => turns,
+        Some(Err(_)) => return Err("expected the number of turns to run, or nothing for ten minutes of them".into()),
+    };
+    // What it refuses, and why, is in the log.
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(Level::WARN).without_time().init();
     let home = Home::from_env()?;
     let config = Config::read(&home.config())?;
     let child_exe = std::env::current_exe()?;
@@ -59,14 +66,16 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let tokio = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     println!("watching {} and {}", home.config().display(), home.plugins().display());
     tokio.block_on(async {
+        let mut said = None;
         for turn in 1..=turns {
             let report =
                 runtime.run_turn(&session, TurnRequest::text(format!("Question {turn}?")), &mut |_| ()).await?;
             let tokens = report.calls.last().map_or(0, |call| call.sent_tokens);
             println!("turn {turn:<5}served by {}, {tokens} tokens", report.served_by);
-            if let Some(why) = &report.why {
+            if let Some(why) = report.why.as_ref().filter(|why| said.as_ref() != Some(*why)) {
                 println!("          {why}");
             }
+            said = report.why;
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         session.close().await;

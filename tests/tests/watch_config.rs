@@ -15,7 +15,7 @@ use context_engine_runtime::model::{ModelRequest, ScriptedModel, Step};
 use context_engine_runtime::{Config, Home, Runtime, RuntimeOptions, Session, TurnReport, TurnRequest};
 use context_engine_tests::build::library_name;
 use context_engine_tests::host::TestHost;
-use context_engine_tests::variants::{alpha, put};
+use context_engine_tests::variants::{alpha, put, variant};
 use context_engine_transcript::store::SessionHeader;
 
 /// What a busy machine may take.
@@ -277,4 +277,28 @@ fn a_turn_that_waited_has_the_engine_of_when_it_begins() {
         [first.expect("it begins").served_by, second.expect("it begins").served_by]
     });
     assert_eq!(served, ["alpha", "everything"]);
+}
+
+/// A pin that came with its build: until that is tried out, the one before serves.
+#[test]
+fn a_pin_for_a_build_that_is_tried_out_takes_nothing_away() {
+    let config = |pin: &str| {
+        let slow = "config: {sleep_ms: 1500, faults: {create: 'sleep'}}";
+        format!("{{plugins: {{slots: {{contextEngine: 'faulty'}}, entries: {{faulty: {{{slow}, {pin}}}}}}}}}")
+    };
+    let host = Host::with(&["faulty"], &config(""), ScriptedModel::from_fn(|_| Step::text("yes")));
+    assert_eq!(host.served_by(), "faulty");
+    let created = || host.home.journal("faulty").iter().filter(|(member, _)| member == "create").count();
+    put(&host.home.plugins().join(library_name("faulty")), variant("faulty", 1));
+    let digest = host.loader.find("faulty").expect("found").staged().digest.to_string();
+    let patience = Instant::now() + PATIENCE;
+    while created() < 2 {
+        assert!(Instant::now() < patience, "the new build is not tried out");
+        thread::sleep(Duration::from_millis(5));
+    }
+    host.configure(&config(&format!("pin: 'sha256:{digest}'")), || {
+        assert_eq!(host.served_by(), "faulty");
+        host.loader.swaps() > 0
+    });
+    assert_eq!(host.served_by(), "faulty");
 }

@@ -64,6 +64,7 @@ fn clear_up(state: &Path) {
 pub(crate) fn run(args: &CompareArgs) -> Result<Outcome, CliError> {
     let html = args.html.as_deref().map(page).transpose()?;
     let host = Host::new(&args.directories)?;
+    host.say_slips();
     let engines =
         args.engines.iter().map(|id| choose(&host, Some(id)).map(str::to_owned)).collect::<Result<Vec<_>, _>>()?;
     let sessions = sources::read(&args.sessions, args.model.as_deref())?;

@@ -144,6 +144,10 @@ fn link(host: &Host, plugin: &Plugin, path: &Path) -> Result<Told, CliError> {
     let Some(text) = path.to_str() else {
         return Err(refusal(&path, "its path is no UTF-8 and cannot stand in config.json5; move it".to_owned()));
     };
+    if path.parent() == Some(host.home.plugins().as_path()) {
+        let reason = "it lies in the plugins directory, where it is used already; link a build elsewhere".to_owned();
+        return Err(refusal(&path, reason));
+    }
     // By whatever path it is listed, it is this file.
     let is_it = |listed: &PathBuf| {
         expand(listed) == path

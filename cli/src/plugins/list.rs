@@ -12,6 +12,7 @@ use crate::setup::Host;
 
 pub(super) fn run(args: &ListArgs) -> Result<Outcome, CliError> {
     let host = Host::new(&args.directories)?;
+    host.say_slips();
     let found = host.loader.scan();
     if args.json {
         let plugins: Vec<Value> = found.iter().map(|found| verdict_json(found.as_ref())).collect();

@@ -1,6 +1,6 @@
 //! `context-engine plugins select`
 
-use context_engine_loader::{LEGACY, Problem};
+use context_engine_loader::{LEGACY, Origin, Problem};
 use context_engine_runtime::config::edit::Edit;
 use serde_json::json;
 
@@ -47,6 +47,9 @@ pub(super) fn put(host: &Host, id: &str, why: Option<String>) -> Result<Told, Cl
         true => format!("selected  {id}, before {before}; {HEEDED}"),
         false => format!("{id} is in the slot already; there was nothing to select"),
     });
+    if host.loader.find(id).is_ok_and(|plugin| plugin.candidate().origin == Origin::Workspace) {
+        told.say("it is of this workspace: a command or host that is started elsewhere has no such engine, and legacy answers");
+    }
     if let Some(why) = why {
         told.warn(format!("until that is mended legacy answers, because {why}"));
     }

@@ -85,7 +85,8 @@ impl Loader {
         lock(&self.reloads.refused).clear();
     }
 
-    /// Takes the engines away that the policy forbids now, without looking at any file. For who cannot wait for a pass.
+    /// Takes the engines away that the policy forbids now, without looking at any file. For who cannot wait for a pass. What
+    /// a pin excludes is left to the pass: the build it asks for may be the one that is tried out.
     pub(crate) fn enforce(&self) -> Vec<Reloaded> {
         let policy = self.policy();
         let mut done: Vec<Reloaded> = Vec::new();
@@ -95,12 +96,9 @@ impl Loader {
             else {
                 continue;
             };
-            let (id, digest) = (&source.id, &before.digest);
-            let pin = || policy.pins_out(id, digest);
-            let pinned_out =
-                pin().map(|pin| Problem::Pin { id: id.clone(), expected: pin.clone(), found: digest.clone() });
-            let forbidden = policy.forbids(id).map(|reason| Problem::Forbidden { reason });
-            let Some(problem) = forbidden.or(pinned_out) else { continue };
+            let id = &source.id;
+            let Some(reason) = policy.forbids(id) else { continue };
+            let problem = Problem::Forbidden { reason };
             let why = LoaderError::new(&before.path, Step::Trust, problem).about(id);
             if handle.vacate(&engine, format!("{id}: {why}")) {
                 self.reloads.leaves(before.digest, Some(&engine));
