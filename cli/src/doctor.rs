@@ -38,6 +38,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
     let asked = args.engine.as_deref().or(slot).map_or("", str::trim);
     let strict = host.config.on_failure() == OnFailure::Stop;
     let (serves, why) = serving(&host, asked, &checked);
+    let remedy = why.as_ref().and_then(|_| remedy(&host, asked, &checked));
     let sessions = sessions::overview(&host.home.sessions());
     let running = running(&host.home.state());
     let (leftovers, unpinned) = (leftovers(&host.home.plugins()), unpinned(&host.home.plugins()));
@@ -55,6 +56,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
             "policy": if strict { "strict" } else { "fallback" },
             "serves": if strict && why.is_some() { Value::Null } else { serves.into() },
             "why": why,
+            "remedy": remedy,
             "plugins": checked.iter().map(Checked::json).collect::<Vec<_>>(),
             "leftovers": leftovers.iter().map(|path| path_json(path)).collect::<Vec<_>>(),
             "crashes": crashes.iter().map(|crash| crash_json(crash)).collect::<Vec<_>>(),
@@ -118,6 +120,9 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
                 line(format_args!("serves    nothing: {policy}, because {why}"))?;
             }
             Some(why) => line(format_args!("serves    {serves}, because {why}"))?,
+        }
+        if let Some(remedy) = &remedy {
+            line(format_args!("            {remedy}"))?;
         }
     }
     Ok(if finding { Outcome::Findings } else { Outcome::Fine })
@@ -319,5 +324,19 @@ pub(crate) fn serving(host: &Host, asked: &str, checked: &[Checked]) -> (String,
     match host.loader.policy().forbids(asked).or(obstacle) {
         None => (asked.to_owned(), None),
         why => (LEGACY.to_owned(), why),
+    }
+}
+
+/// The command that lets `asked` serve, where there is one and the reason does not name it.
+fn remedy(host: &Host, asked: &str, checked: &[Checked]) -> Option<String> {
+    let is_off = host.config.plugins.entries.get(asked).is_some_and(|entry| entry.enabled == Some(false));
+    let is_there = checked.iter().any(|checked| checked.id() == Some(asked));
+    match (is_off, is_there) {
+        (true, _) => Some(format!("`context-engine plugins enable {asked}` lets it be used again")),
+        (false, true) => None,
+        (false, false) => Some(
+            "`context-engine plugins install PATH` installs it; `context-engine plugins select legacy` makes legacy the choice"
+                .to_owned(),
+        ),
     }
 }

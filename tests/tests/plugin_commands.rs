@@ -41,6 +41,7 @@ fn an_engine_is_selected_switched_off_and_on_and_doctor_agrees() {
     let off = "      gone: { config: { a: 1 } },\n      alpha: { enabled: false },\n";
     assert!(config(&host).contains(off) && config(&host).contains("// kept although"), "{}", config(&host));
     assert_eq!(doctor(&host), ("legacy".into(), "plugins.entries.alpha.enabled is false".into()));
+    says(&host.run(["doctor"]), 1, &["`context-engine plugins enable alpha` lets it be used again"]);
     says(&plugins(&host, "disable alpha"), 0, &["disabled already"]);
     says(
         &plugins(&host, "select alpha"),
@@ -231,4 +232,13 @@ fn uninstalling_keeps_what_was_stored_and_what_is_elsewhere() {
     let json = plugins(&host, "uninstall b --json");
     assert_eq!((json.code, &json.json()["config"][0]), (0, &Value::from("plugins.entries.b is gone")));
     says(&plugins(&host, "uninstall ../../etc"), 2, &["no plugin has the id"]);
+}
+
+/// What nobody uninstalled, because the file was removed by hand.
+#[test]
+fn doctor_says_how_an_engine_that_is_not_there_comes_back() {
+    let host = TestHost::new();
+    configure(&host, "{plugins: {slots: {contextEngine: 'alpha'}}}");
+    let words = ["serves    legacy", "`context-engine plugins install PATH` installs it", "plugins select legacy"];
+    says(&host.run(["doctor"]), 1, &words);
 }
