@@ -154,7 +154,7 @@ struct Nothing;
 
 impl CallServices for Nothing {}
 
-/// An instance without the supervisor, with its journal where [`journal`] looks.
+/// An instance without the supervisor, with its journal where `journal` looks.
 ///
 /// # Errors
 /// The engine's own.
